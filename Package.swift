@@ -16,8 +16,9 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.
 let storeSQL: [Resource] =
     [
-        "Admin", "BulkOperations", "Claim", "Connection", "Deliveries", "Events", "Finish", "Hosts", "Jobs",
-        "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
+        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Events", "Finish", "Hosts",
+        "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
+        "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
 
 /// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.

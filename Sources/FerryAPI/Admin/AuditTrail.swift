@@ -28,7 +28,7 @@ final class AuditTrail: Sendable {
     private static let bodyByteCountMax = 65_536
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ logger: Logger) {
-        log = ports.store
+        log = ports.store.audit
         clock = ports.clock
         self.identifiers = identifiers
         self.logger = logger

@@ -10,7 +10,7 @@ final class KeyHandlers: Sendable {
     private let clock: any WallClock
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ table: KeyTable) {
-        store = ports.store
+        store = ports.store.keys
         secrets = ports.secrets
         clock = ports.clock
         self.identifiers = identifiers

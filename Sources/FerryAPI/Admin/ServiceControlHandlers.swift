@@ -24,7 +24,7 @@ final class ServiceControlHandlers: Sendable {
     private let tenants: any TenantReader
 
     init(_ ports: APIPorts) {
-        control = ports.store
+        control = ports.store.control
         tenants = ports.tenants
     }
 

@@ -10,7 +10,7 @@ final class StatusHandlers: Sendable {
 
     init(_ ports: APIPorts, version: String) {
         node = ports.node
-        control = ports.store
+        control = ports.store.control
         uptime = ports.uptime
         self.version = version
     }

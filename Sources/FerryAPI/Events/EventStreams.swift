@@ -45,9 +45,9 @@ final class EventStreams: EventSink {
     private let arrivals = Mailbox<Void>()
 
     init(_ ports: APIPorts) {
-        events = ports.store
+        events = ports.store.events
         feed = ports.feed
-        jobs = ports.store
+        jobs = ports.store.jobs
         progress = JobProgress(ports)
         others = ports.others
         running = ports.running

@@ -32,7 +32,7 @@ final class ContentFollowers: Sendable {
     private let pool = Mutex(TenantPool(itemCount: Limits.contentFollowerCountMax))
 
     init(_ ports: APIPorts) {
-        jobs = ports.store
+        jobs = ports.store.jobs
         content = ports.content
         arriving = ports.arriving
         waiters = ports.waiters

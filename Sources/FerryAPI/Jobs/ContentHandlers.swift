@@ -47,7 +47,7 @@ final class ContentHandlers: Sendable {
     private let followers: ContentFollowers
 
     init(_ ports: APIPorts, _ followers: ContentFollowers) {
-        reader = ports.store
+        reader = ports.store.jobs
         content = ports.content
         others = ports.others
         arriving = ports.arriving

@@ -21,7 +21,7 @@ final class JobAnswers: Sendable {
     private let view: JobView
 
     init(_ ports: APIPorts, _ node: NodeAbilities, _ view: JobView) {
-        questions = ports.store
+        questions = ports.store.answers
         egress = ports.egress
         clock = ports.clock
         self.node = node

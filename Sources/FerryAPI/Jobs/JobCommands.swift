@@ -14,7 +14,7 @@ final class JobCommands: Sendable {
     private let wait: JobWait
 
     init(_ ports: APIPorts, _ validation: JobValidation, _ view: JobView, _ wait: JobWait) {
-        control = ports.store
+        control = ports.store.jobControl
         node = ports.node
         self.validation = validation
         self.view = view

@@ -10,7 +10,7 @@ final class JobReading: Sendable {
     private let wait: JobWait
 
     init(_ ports: APIPorts, _ view: JobView, _ wait: JobWait) {
-        reader = ports.store
+        reader = ports.store.jobs
         node = ports.node
         others = ports.others
         self.view = view
@@ -67,7 +67,7 @@ final class JobWait: Sendable {
     private let waiters: JobWaiters
 
     init(_ ports: APIPorts) {
-        reader = ports.store
+        reader = ports.store.jobs
         waiters = ports.waiters
     }
 

@@ -1,14 +1,14 @@
 package import FerryCore
 
-/// Reads the jobs that other jobs name, and earlier submissions.
-package protocol DependencyReader: Sendable {
-    /// Replies with those of these jobs that the tenant does not have.
-    func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
-
+/// Prepares jobs for others that depend on them.
+package protocol DependencyStore: Sendable {
     /// Prepares jobs for the submission of others that depend on them. Replies with those that the tenant
     /// does not have. To be called before the submission.
     func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
+}
 
+/// Reads earlier submissions.
+package protocol SubmissionReader: Sendable {
     /// Replies with what was accepted with this key, or `nil` if nothing was. A key of another request is
     /// `idempotencyKeyReused`.
     func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
@@ -16,9 +16,9 @@ package protocol DependencyReader: Sendable {
 
 /// Finds earlier submissions by their `Idempotency-Key`.
 struct EarlierSubmissions: Sendable {
-    private let store: any DependencyReader
+    private let submissions: any SubmissionReader
 
-    init(_ store: any DependencyReader) { self.store = store }
+    init(_ submissions: any SubmissionReader) { self.submissions = submissions }
 
     /// Calls `then` if the key was accepted before: its request gets the first response again, whatever was
     /// changed or deleted since. Calls `otherwise` for a new key and without one.
@@ -27,17 +27,19 @@ struct EarlierSubmissions: Sendable {
         then: @escaping @Sendable (Submission.Accepted) -> Void, otherwise: @escaping @Sendable () -> Void
     ) {
         guard let key else { return otherwise() }
-        store.firstAcceptance(of: key, reply: request.onSuccess { $0.map(then) ?? otherwise() })
+        submissions.firstAcceptance(of: key, reply: request.onSuccess { $0.map(then) ?? otherwise() })
     }
 }
 
 /// Checks that the jobs exist on which new jobs depend and whose files they send.
 final class JobReferenceCheck: Sendable {
-    private let store: any DependencyReader
+    private let reader: any JobReader
+    private let dependencies: any DependencyStore
     private let earlier: EarlierSubmissions
 
-    init(_ store: any DependencyReader, _ earlier: EarlierSubmissions) {
-        self.store = store
+    init(_ ports: StorePorts, _ earlier: EarlierSubmissions) {
+        reader = ports.jobs
+        dependencies = ports.dependencies
         self.earlier = earlier
     }
 
@@ -53,7 +55,7 @@ final class JobReferenceCheck: Sendable {
         let sources = jobs.flatMap { $0.spec.sourceJobs.map(\.job) }
         guard !sources.isEmpty else { return checkDependencies(of: jobs, request, refuse, then: then) }
         let named = Set(sources + jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(jobs.map(\.id))
-        store.missing(
+        reader.missing(
             Array(named), tenant: request.tenant,
             reply: request.onSuccess { [self] missing in
                 guard missing.isEmpty else { return refuse(missing) }
@@ -69,7 +71,7 @@ final class JobReferenceCheck: Sendable {
     ) {
         let sources = Set(spec.sourceJobs.map(\.job))
         guard !sources.isEmpty else { return then() }
-        store.missing(
+        reader.missing(
             Array(sources), tenant: request.tenant,
             reply: request.onSuccess { [self] missing in
                 guard missing.isEmpty else {
@@ -87,7 +89,7 @@ final class JobReferenceCheck: Sendable {
         let own = Set(jobs.map(\.id))
         let others = Set(jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(own)
         guard !others.isEmpty else { return then() }
-        store.prepareDependencies(
+        dependencies.prepareDependencies(
             Array(others), tenant: request.tenant,
             reply: request.onSuccess { missing in missing.isEmpty ? then() : refuse(missing) })
     }

@@ -2,7 +2,7 @@ internal import FerryCore
 
 /// `POST /v1/jobs/{id}/retry`: submits a finished job again, as a new job.
 final class JobRetry: Sendable {
-    private let control: any JobControl
+    private let jobs: any JobReader
     private let clock: any WallClock
     private let identifiers: IdentifierGenerator
     private let repetition: JobRepetition
@@ -13,7 +13,7 @@ final class JobRetry: Sendable {
         _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ references: JobReferenceCheck,
         _ submission: JobSubmission
     ) {
-        control = ports.store
+        jobs = ports.store.jobs
         clock = ports.clock
         self.identifiers = identifiers
         repetition = JobRepetition(
@@ -27,7 +27,7 @@ final class JobRetry: Sendable {
         let id = try request.identifier(JobID.self)
         try request.needEmptyObject()
         let key = try request.idempotency()
-        control.retrySource(id, tenant: request.tenant) { [self] result in
+        jobs.retrySource(id, tenant: request.tenant) { [self] result in
             let source: RetrySource
             let job: NewJob
             do throws(Problem) {

@@ -19,7 +19,7 @@ final class JobSubmission: Sendable {
         _ batches: BatchThread
     ) {
         sink = ports.submissions
-        reader = ports.store
+        reader = ports.store.jobs
         waiters = ports.waiters
         secrets = ports.secrets
         self.view = view

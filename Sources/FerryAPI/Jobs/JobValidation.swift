@@ -13,7 +13,7 @@ struct JobValidation: Sendable {
     init(_ ports: APIPorts, _ node: NodeAbilities) {
         self.node = node
         egress = ports.egress
-        sessions = ports.store
+        sessions = ports.store.sessions
         openResumeData = ports.openResumeData
     }
 

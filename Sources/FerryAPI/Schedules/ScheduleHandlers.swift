@@ -43,7 +43,7 @@ final class ScheduleHandlers: Sendable {
         _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
         _ references: JobReferenceCheck, _ view: JobView
     ) {
-        store = ports.store
+        store = ports.store.schedules
         zones = ports.zones
         clock = ports.clock
         self.identifiers = identifiers

@@ -20,7 +20,7 @@ final class WindowHandlers: Sendable {
     private let clock: any WallClock
 
     init(_ ports: APIPorts) {
-        store = ports.store
+        store = ports.store.windows
         zones = ports.zones
         clock = ports.clock
     }

@@ -43,7 +43,7 @@ package struct ReadinessCheck: Sendable, Equatable {
 /// The ports and functions that the API calls. `FerryServer` passes the real ones, tests pass doubles.
 package struct APIPorts: Sendable {
     /// Reads and changes what is stored.
-    let store: any StorePorts
+    let store: StorePorts
     /// Stores new jobs.
     let submissions: any SubmissionSink
     /// Passes new events to event streams.
@@ -93,7 +93,7 @@ package struct APIPorts: Sendable {
     package var uptime: @Sendable () -> Double = { 0 }
 
     package init(
-        store: any StorePorts, submissions: any SubmissionSink, feed: any EventFeed,
+        store: StorePorts, submissions: any SubmissionSink, feed: any EventFeed,
         tenants: any TenantReader, node: any NodeOperations, content: any ContentStore,
         arriving: any ArrivingContent, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
@@ -141,7 +141,7 @@ package final class API: RequestHandler {
         waiters = ports.waiters
         streams = EventStreams(ports)
         followers = ContentFollowers(ports)
-        keys = KeyTable(ports.store, keyStreams, adminKey: configuration.adminKey)
+        keys = KeyTable(ports.store.keys, keyStreams, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
         tenantLimiter = TenantRateLimiter(ports.quotas)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)

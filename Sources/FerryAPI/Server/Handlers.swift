@@ -34,11 +34,11 @@ final class Handlers: Sendable {
     ) {
         var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
         node.retentionSeconds = configuration.retentionSeconds
-        node.connectionsPerHostMax = ports.store.sessionCache.current.connectionsPerHostMax
+        node.connectionsPerHostMax = ports.store.sessions.sessionCache.current.connectionsPerHostMax
         let view = JobView(ports)
         let wait = JobWait(ports)
         let validation = JobValidation(ports, node)
-        let earlier = EarlierSubmissions(ports.store)
+        let earlier = EarlierSubmissions(ports.store.submissions)
         let references = JobReferenceCheck(ports.store, earlier)
         let factory = JobFactory(identifiers, ports.secrets)
         let submission = JobSubmission(ports, view, wait, earlier, batches)
@@ -47,23 +47,23 @@ final class Handlers: Sendable {
             ports.submissions, identifiers, validation, factory, references, earlier, batches)
         jobRetry = JobRetry(ports, identifiers, references, submission)
         jobReading = JobReading(ports, view, wait)
-        jobListing = JobListing(ports.store, view)
+        jobListing = JobListing(ports.store.jobs, view)
         jobCommands = JobCommands(ports, validation, view, wait)
         jobAnswers = JobAnswers(ports, node, view)
-        bulkOperations = BulkOperationHandlers(ports.store, identifiers)
+        bulkOperations = BulkOperationHandlers(ports.store.bulkOperations, identifiers)
         content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)
-        events = EventHandlers(ports.store, streams)
+        events = EventHandlers(ports.store.events, streams)
         webhooks = WebhookHandlers(ports, node, identifiers)
         deliveries = DeliveryHandlers(ports)
         status = StatusHandlers(ports, version: configuration.version)
-        limits = LimitHandlers(ports.store)
-        hosts = HostHandlers(ports.store)
+        limits = LimitHandlers(ports.store.limits)
+        hosts = HostHandlers(ports.store.hosts)
         keys = KeyHandlers(ports, identifiers, table)
         serviceControl = ServiceControlHandlers(ports)
-        tenantLimits = TenantLimitHandlers(ports.store)
+        tenantLimits = TenantLimitHandlers(ports.store.tenantLimits)
         self.audit = audit
         probes = ProbeHandlers(ports)
     }

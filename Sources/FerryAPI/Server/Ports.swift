@@ -2,12 +2,6 @@
 // block.
 package import FerryCore
 
-/// All ports that the store implements alone.
-package typealias StorePorts = JobReader & JobControl & DependencyReader & AnswerSink & EventReader
-    & DeliveryReader & WebhookStore & KeyStore & LimitStore & HostStore & SessionStore & ScheduleStore
-    & WindowStore & ServiceControl & AuditLog & BulkOperationStore
-    & TenantLimitStore
-
 /// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {
     /// Returns the job if this node has finished it within the last two seconds, without reading the
@@ -15,6 +9,10 @@ package protocol JobReader: JobLookup {
     func recentResult(_ id: JobID, tenant: String) -> JobRecord?
     /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
+    /// Replies with those of these jobs that the tenant does not have.
+    func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
+    /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.
+    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
 }
 
 /// Operations that need the engine and the disks of this node as well as the store.
@@ -50,8 +48,6 @@ package protocol JobControl: Sendable {
         _ id: JobID, tenant: String, revision: Int32?,
         _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
-    /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.
-    func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
 }
 
 /// An open regular file to send. The receiver owns the descriptor and closes it.

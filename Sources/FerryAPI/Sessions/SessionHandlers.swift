@@ -9,7 +9,7 @@ final class SessionHandlers: Sendable {
     private let seal: @Sendable ([UInt8]) -> [UInt8]
 
     init(_ ports: APIPorts, _ node: NodeAbilities) {
-        store = ports.store
+        store = ports.store.sessions
         egress = ports.egress
         seal = ports.seal
         self.node = node

@@ -13,8 +13,8 @@ final class DeliveryHandlers: Sendable {
     private let waiters: JobWaiters
 
     init(_ ports: APIPorts) {
-        deliveries = ports.store
-        webhooks = ports.store
+        deliveries = ports.store.deliveries
+        webhooks = ports.store.webhooks
         waiters = ports.waiters
     }
 

@@ -14,7 +14,7 @@ final class WebhookHandlers: Sendable {
     private let secrets: SecretSeal
 
     init(_ ports: APIPorts, _ node: NodeAbilities, _ identifiers: IdentifierGenerator) {
-        store = ports.store
+        store = ports.store.webhooks
         self.node = node
         egress = ports.egress
         clock = ports.clock

@@ -5,7 +5,7 @@ public final class FieldContext {
     /// Abilities of this node.
     public let node: NodeAbilities
     /// The egress policy: returns why a URL is not accepted, or `nil`.
-    public let refusal: (WebURL) -> String?
+    public let refusal: (EndpointAddress) -> String?
     /// The time zones that this node knows, or `nil` to accept any name.
     public let zones: (any TimeZoneSource)?
     /// `true` if the patch is that of an answer.
@@ -38,7 +38,7 @@ public final class FieldContext {
     public init(
         node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         zones: (any TimeZoneSource)? = nil,
-        refusal: @escaping (WebURL) -> String? = { _ in nil }
+        refusal: @escaping (EndpointAddress) -> String? = { _ in nil }
     ) {
         errors = ValidationErrors()
         self.node = node

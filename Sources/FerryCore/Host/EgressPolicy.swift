@@ -1,9 +1,9 @@
 /// Decides which addresses transfers and webhooks may connect to. Every address is checked before it is
-/// connected, after name resolution and on every hop. A URL is checked by its name only to reject early what
-/// is certain to be refused.
+/// connected, after name resolution and on every hop. An endpoint is checked by its name only to reject early
+/// what is certain to be refused.
 ///
-/// By default, the public internet is allowed on ports that speak HTTP: no private, local, reserved or
-/// translated range (IANA special-purpose registries), no cloud metadata service, no port of another
+/// By default, the public internet is allowed on the ports that a scheme may use: no private, local, reserved
+/// or translated range (IANA special-purpose registries), no cloud metadata service, no port of another
 /// well-known protocol.
 public struct EgressPolicy: Sendable {
     /// An address and port that are never connected.
@@ -30,37 +30,39 @@ public struct EgressPolicy: Sendable {
         self.own = own
     }
 
-    /// Returns `true` if the address and port may be connected.
-    public func allows(_ address: IPAddress, port: UInt16) -> Bool {
+    /// Returns `true` if the address and port may be connected to speak the protocol of a scheme.
+    public func allows(_ address: IPAddress, port: UInt16, for scheme: EndpointAddress.Scheme) -> Bool {
         let address = address.canonical
         guard port != 0, !own.contains(address, port: port) else { return false }
         if let network = allowed.first(where: { $0.contains(address) && covers($0, address) }) {
             // Behind a translator (NAT64), the embedded address is reached.
             guard let inner = embeddedAddress(address, behind: network) else { return true }
-            return allows(inner, port: port)
+            return allows(inner, port: port, for: scheme)
         }
-        return isPublic(address) && !deniedPorts.contains(port)
+        return isPublic(address) && scheme.allows(port: port)
     }
 
-    /// Returns why a URL is not accepted, as a sentence, or `nil` if it may be tried. Every address that it
-    /// leads to is checked again before it is connected.
-    public func refusal(of url: WebURL) -> String? {
-        if let address = url.address {
-            if allows(address, port: url.port) { return nil }
-            return isPublic(address.canonical) && deniedPorts.contains(url.port)
-                ? portRefusal(url.port)
+    /// Returns why an endpoint is not accepted, as a sentence, or `nil` if it may be tried. Every address that
+    /// it leads to is checked again before it is connected.
+    public func refusal(of endpoint: EndpointAddress) -> String? {
+        let (scheme, port) = (endpoint.scheme, endpoint.port)
+        if let address = endpoint.address {
+            if allows(address, port: port, for: scheme) { return nil }
+            return isPublic(address.canonical) && !scheme.allows(port: port)
+                ? portRefusal(port)
                 : "This address may not be reached; an operator can allow its network (FERRY_EGRESS_ALLOW)."
         }
-        let name = url.host.utf8.last == UInt8(ascii: ".") ? String(url.host.dropLast()) : url.host
+        let host = endpoint.host
+        let name = host.utf8.last == UInt8(ascii: ".") ? String(host.dropLast()) : host
         // RFC 6761 §6.3: these names always mean loopback addresses.
         if name == "localhost" || name.hasSuffix(".localhost") {
             let isReachable =
-                allows(IPAddress(v4: 0x7F00_0001), port: url.port)
-                || allows(IPAddress(v6High: 0, low: 1), port: url.port)
+                allows(IPAddress(v4: 0x7F00_0001), port: port, for: scheme)
+                || allows(IPAddress(v6High: 0, low: 1), port: port, for: scheme)
             return isReachable
                 ? nil : "This host is the service's own; an operator can allow it (FERRY_EGRESS_ALLOW)."
         }
-        return allowed.isEmpty && deniedPorts.contains(url.port) ? portRefusal(url.port) : nil
+        return allowed.isEmpty && !scheme.allows(port: port) ? portRefusal(port) : nil
     }
 
     private func portRefusal(_ port: UInt16) -> String {
@@ -127,17 +129,3 @@ private let metadataAddresses: Set<IPAddress> = Set(
     networks(
         "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254"
     ).map(\.address))
-
-/// The "bad ports" of the Fetch standard (§2.9), and those of databases, caches and control planes that
-/// accept text lines of other protocols.
-private let deniedPorts: Set<UInt16> = [
-    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104,
-    109, 110,
-    111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427, 445, 465, 512, 513, 514, 515,
-    526, 530,
-    531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723,
-    2049, 2375,
-    2376, 2379, 2380, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 5672, 5900, 6000, 6379, 6566, 6665,
-    6666, 6667,
-    6668, 6669, 6679, 6697, 9042, 10080, 10250, 11211, 27017, 27018, 27019,
-]

@@ -33,7 +33,7 @@ extension JobRequest {
     /// `mayMoveHost`: as in `FieldContext`. `session`: the job's session; `refusal`: the egress policy's.
     public func merging(
         _ patch: JSONView, isAnswer: Bool = false, node: NodeAbilities = NodeAbilities(),
-        session: SessionRecord? = nil, mayMoveHost: Bool = false, refusal: (WebURL) -> String?
+        session: SessionRecord? = nil, mayMoveHost: Bool = false, refusal: (EndpointAddress) -> String?
     ) throws(InvalidFields) -> JobRequest {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
             let context = FieldContext(node: node, session: session, refusal: refusal)

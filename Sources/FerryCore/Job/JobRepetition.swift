@@ -35,8 +35,8 @@ public struct JobRepetition: Sendable {
         guard var spec = source.record.storedSpec.whole(opening: secrets) else { throw .unreadable }
         let url = spec.request.webURL
         spec.removeAcknowledgementOfEndpoint()
-        if let reason = egress.refusal(of: url) { throw .blockedURL(reason) }
-        if let proxy = spec.request.connection?.proxy, let reason = egress.refusal(of: proxy.url.place) {
+        if let reason = egress.refusal(of: url.endpoint) { throw .blockedURL(reason) }
+        if let proxy = spec.request.connection?.proxy, let reason = egress.refusal(of: proxy.url.endpoint) {
             throw .blockedProxy(reason)
         }
         guard !spec.hasPayload || source.payload != nil else { throw .bytesNotKept }

@@ -351,7 +351,7 @@ extension ProxyURL: FieldValue {
         guard let text = String.decode(json, lengths, place) else { return nil }
         do throws(Failure) {
             let url = try ProxyURL(text)
-            if let reason = place.context.refusal(url.place) { place.add("blocked_address", reason) }
+            if let reason = place.context.refusal(url.endpoint) { place.add("blocked_address", reason) }
             return url
         } catch {
             return place.fail("invalid_value", error.message)

@@ -28,7 +28,7 @@ public struct JobRequest: Sendable, Equatable {
     public init(
         _ json: JSONView, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
         sessions: SessionScope? = nil, mayNameHost: Bool = false,
-        refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
+        refusal: (EndpointAddress) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
         let read = withoutActuallyEscaping(refusal) { refusal in

@@ -161,7 +161,7 @@ extension JobSpec.RequestSpec {
         if !fields.has("proxy"), let session = context.session, let proxy = session.configuration.proxy {
             rules.proxy = proxy
             // The policy may have become stricter since the session was configured.
-            if let reason = context.refusal(proxy.url.place) {
+            if let reason = context.refusal(proxy.url.endpoint) {
                 fields.fail("proxy", "blocked_address", reason)
             }
             rules.proxy?.password.isSet = proxy.user != nil

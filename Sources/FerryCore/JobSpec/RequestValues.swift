@@ -16,7 +16,9 @@ struct URLText: FieldValue {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(WebURL.Failure) {
             let url = try WebURL.parse(text)
-            if let reason = place.context.refusal(url) { return place.fail("blocked_address", reason) }
+            if let reason = place.context.refusal(url.endpoint) {
+                return place.fail("blocked_address", reason)
+            }
             return url
         } catch {
             guard error == .controlCharacter, let corrected = WebURL.parseIgnoringControls(text) else {

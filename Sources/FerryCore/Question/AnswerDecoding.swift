@@ -133,7 +133,7 @@ extension JobRequest {
     /// egress policy's.
     public func answered(
         _ question: JobQuestion, _ answer: JobAnswer, from source: AnswerSource, at now: Timestamp,
-        attempt: Int32, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?
+        attempt: Int32, node: NodeAbilities = NodeAbilities(), refusal: (EndpointAddress) -> String?
     ) throws(InvalidFields) -> AnswerResolution {
         var draft = self
         var answers = spec.answers ?? JobAnswers()

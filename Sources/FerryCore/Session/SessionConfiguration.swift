@@ -265,7 +265,8 @@ public struct SessionDraft: Sendable {
     /// Reads and validates a session's configuration. Throws all errors at once. `refusal`: the egress
     /// policy's; `seal`: encrypts secrets.
     public init(
-        _ json: JSONView, node: NodeAbilities = NodeAbilities(), refusal: @escaping (WebURL) -> String?,
+        _ json: JSONView, node: NodeAbilities = NodeAbilities(),
+        refusal: @escaping (EndpointAddress) -> String?,
         seal: ([UInt8]) -> [UInt8]
     ) throws(InvalidFields) {
         var configuration = try SessionConfiguration(

@@ -2,7 +2,18 @@
 /// the web use different defaults.
 public struct ProxyURL: Sendable, Hashable {
     /// Protocol between the client and the proxy.
-    public enum Scheme: String, Sendable, CaseIterable { case http, https, socks5 }
+    public enum Scheme: String, Sendable, CaseIterable {
+        case http, https, socks5
+
+        /// The scheme among those of all addresses.
+        public var endpoint: EndpointAddress.Scheme {
+            switch self {
+            case .http: .http
+            case .https: .https
+            case .socks5: .socks5
+            }
+        }
+    }
 
     /// Why a text is no proxy URL.
     public enum Failure: Error, Sendable, Equatable {
@@ -25,8 +36,8 @@ public struct ProxyURL: Sendable, Hashable {
 
     /// Protocol of the proxy.
     public let scheme: Scheme
-    /// Host and port of the proxy as a web URL, for the egress policy.
-    public let place: WebURL
+    /// The proxy's server.
+    public let endpoint: EndpointAddress
 
     /// Reads a URL without user information. `socks5h` is read as `socks5`, since the proxy resolves names in
     /// both cases.
@@ -73,19 +84,21 @@ public struct ProxyURL: Sendable, Hashable {
     /// Value of a proxy whose URL is not read yet.
     static let unknown = ProxyURL()
 
-    private init() { (scheme, place) = (.http, .unknown) }
+    private init() { (scheme, endpoint) = (.http, WebURL.unknown.endpoint) }
 
     private init(_ scheme: Scheme, _ authority: Substring) throws(Failure) {
         self.scheme = scheme
         do throws(WebURL.Failure) {
-            place = try WebURL.parse("http://\(authority)/")
+            let place = try WebURL.parse("http://\(authority)/")
+            endpoint = EndpointAddress(
+                scheme: scheme.endpoint, host: place.host, port: place.port, address: place.address)
         } catch {
             throw .invalid(error)
         }
     }
 
     /// The normalised URL with its port.
-    public var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
+    public var string: String { "\(scheme.rawValue)://\(endpoint.host):\(endpoint.port)" }
 }
 
 private func decodedCredential(_ text: Substring) -> String? {

@@ -8,7 +8,7 @@ extension WebhookRecord {
     /// field again or removes it.
     public mutating func merge(
         _ patch: JSONView, _ seal: SecretSeal, node: NodeAbilities = NodeAbilities(),
-        refusal: @escaping (WebURL) -> String?
+        refusal: @escaping (EndpointAddress) -> String?
     ) throws(InvalidFields) {
         let before = endpoint.url
         let changesHeaders = patch["headers"] != nil || patch["header_fields"] != nil

@@ -153,23 +153,19 @@ package final class Engine: AttemptRunner, HostProber {
 
     /// Removes what the attempts of these finished jobs have left beside their files.
     package func removePartialFiles(of jobs: [JobID]) {
-        let keptPartialFiles = context.keptPartialFiles.take(jobs)
-        guard !keptPartialFiles.isEmpty else { return }
-        context.fileThreads.send(.run { for one in keptPartialFiles { one.remove() } })
+        for place in context.places.all { place.removePartialFiles(of: jobs) }
     }
 
     /// Removes a file on a file thread: a large file or a disk that hangs takes long.
     package func remove(_ path: String) { context.fileThreads.send(.run { unlink(path) }) }
 
     /// Removes what the attempts of a deleted job have left here.
-    package func forget(_ point: ResumePoint) {
-        context.fileThreads.send(
-            // If the root does not open, the bytes stay, and `PartialSweep` removes them.
-            .run { [context] in _ = try? context.destination(of: point).takeOver(identity: nil) })
-    }
+    package func forget(_ point: ResumePoint) { context.places[point.location].forget(point) }
 
     /// Keeps the bytes that these jobs have left for others, until they expire.
-    package func keepBytes(of jobs: [JobID]) { _ = context.keptPartialFiles.take(jobs) }
+    package func keepBytes(of jobs: [JobID]) {
+        for place in context.places.all { place.keepBytes(of: jobs) }
+    }
 
     /// Takes no more attempts, waits so many seconds for the running ones, then ends the rest as `released`
     /// and waits for their end. Gives up attempts that a hanging disk still blocks: they have no result, as
@@ -191,7 +187,7 @@ package final class Engine: AttemptRunner, HostProber {
     /// cannot be used afterwards.
     package func stop() {
         drain(seconds: 0)
-        context.space.stop()
+        for place in context.places.all { place.stop() }
         let hanging = context.fileThreads.stop()
         if hanging > 0 {
             context.logger.error("file threads did not end", metadata: ["count": "\(hanging)"])
@@ -210,7 +206,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// The free space of the watched directories, as of the last second.
-    package var storageSpaces: [StorageSpaceReport] { context.space.reports }
+    package var storageSpaces: [StorageSpaceReport] { context.places.localFiles.space.reports }
 
     /// The counters of `/metrics`.
     package var snapshot: EngineSnapshot {

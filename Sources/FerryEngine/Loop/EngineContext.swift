@@ -12,13 +12,11 @@ final class EngineContext: Sendable {
     var syncs: Bool { configuration.fileSync == .full }
     let builder: RequestBuilder
     let fileThreads: FileThreadPool
-    let keptPartialFiles = KeptPartialFiles()
-    let checkedDirectories = CheckedDirectories()
     let metrics = EngineMetrics()
     let registry = Registry()
     let followers = FollowedJobs()
     let bulk: BulkTransfers
-    let space: StorageSpace
+    let places: Places
     let gathering: BufferBudget
     let rates = SharedRateLimits()
     let mirrors = MirrorStatistics()
@@ -31,15 +29,6 @@ final class EngineContext: Sendable {
     let logger: Logger
     private let failures: FailureLog
     private let sink: any ResultSink
-    private let roots = Mutex<[String: Root]>([:])
-    /// Nanoseconds for which a root is used without a look at its path.
-    private static let rootCheckInterval: Int64 = 100_000_000
-
-    private struct Root {
-        let directory: StorageDirectory
-        /// Monotonic nanoseconds.
-        let checkedAt: Int64
-    }
 
     init(
         _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
@@ -50,12 +39,7 @@ final class EngineContext: Sendable {
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
         fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
         bulk = BulkTransfers(loopCount: configuration.loopCount)
-        space = StorageSpace(
-            reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
-            admission: configuration.downloads,
-            stallDetector: StorageStallDetector(
-                timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
-            logger: logger)
+        places = Places(LocalFiles(configuration, fileThreads, logger))
         gathering = BufferBudget(byteCount: configuration.gatheredByteCountMax)
         names = NameLookup(isCutOff: configuration.isCutOff, resolve: configuration.resolve)
         self.sink = sink
@@ -66,63 +50,11 @@ final class EngineContext: Sendable {
         failures = FailureLog(logger)
     }
 
-    /// Returns a root, which is opened once and kept while its path leads to it. A root that was removed is
-    /// made again. If another directory was put or mounted at the path, files go there, at the latest after
-    /// `rootCheckInterval`.
-    private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
-        let now = monotonicNanoseconds()
-        let known = roots.withLock { $0[path] }
-        if let known, now - known.checkedAt < Self.rootCheckInterval { return known.directory }
-        let directory =
-            if let known, known.directory.isStill(at: path) {
-                known.directory
-            } else {
-                try StorageDirectory.root(path, modes)
-            }
-        roots.withLock { roots in
-            if roots.count >= 1_000 { roots = [:] }
-            roots[path] = Root(directory: directory, checkedAt: now)
-        }
-        return directory
-    }
-
-    /// Returns the directory of a tenant's files.
-    func storageRoot(of tenant: String) throws(TransferError) -> StorageDirectory {
-        try root(configuration.storageRoot(tenant), configuration.fileModes(tenant))
-    }
-
-    /// Returns the directory of managed files.
-    func managedFilesRoot() throws(TransferError) -> StorageDirectory {
-        try root(configuration.managedFilesDirectory, .own)
-    }
-
-    /// Returns the directory that a location is below.
-    private func root(
-        of location: ContentLocation, _ tenant: String
-    ) throws(TransferError) -> StorageDirectory {
-        switch location {
-        case .managedFile: try managedFilesRoot()
-        case .namedFile: try storageRoot(of: tenant)
-        }
-    }
-
-    /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
-    func destination(of attempt: Attempt) throws(TransferError) -> Destination {
-        let location = attempt.spec.contentLocation
-        return Destination(
-            root: try root(of: location, attempt.tenant), location,
-            ifExists: attempt.spec.destination?.ifExists ?? .replace, of: attempt)
-    }
-
-    /// Returns where the file of another job went, whose bytes a job may continue.
-    func destination(of point: ResumePoint) throws(TransferError) -> Destination {
-        Destination(root: try root(of: point.location, point.tenant), point.location, job: point.job)
-    }
-
     /// Whether that address may be connected for a request to `url`.
     func allows(_ address: SocketAddress, for attempt: Attempt, _ url: WebURL) -> Bool {
         // The address is the proxy's, which the operator has named.
-        builder.usesServiceProxy(attempt, url) || allows(address)
+        builder.usesServiceProxy(attempt, url)
+            || allows(address, for: builder.connectedScheme(attempt, url))
     }
 
     /// Notes that the name of a URL's host has resolved, unless a proxy resolves it.
@@ -131,13 +63,13 @@ final class EngineContext: Sendable {
         names.noteResolved(url.host)
     }
 
-    /// Whether the egress policy allows that address.
-    func allows(_ address: SocketAddress) -> Bool {
+    /// Whether the egress policy allows that address for an endpoint of that scheme.
+    func allows(_ address: SocketAddress, for scheme: EndpointAddress.Scheme) -> Bool {
         let plain =
             address.isIPv6
             ? IPAddress(v6High: address.high, low: address.low)
             : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-        return configuration.egress.allows(plain, port: address.port)
+        return configuration.egress.allows(plain, port: address.port, for: scheme)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {
@@ -198,17 +130,6 @@ final class EngineContext: Sendable {
         report(
             AttemptResult(
                 attempt: assigned.attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
-    }
-}
-
-extension StorageDirectory {
-    /// Whether the path still leads to this directory. `false` if it leads elsewhere or does not exist. A
-    /// file system that does not answer counts as unchanged.
-    fileprivate func isStill(at path: String) -> Bool {
-        var (found, own) = (stat(), stat())
-        guard stat(path, &found) == 0 else { return errno != ENOENT }
-        guard fstat(descriptor, &own) == 0 else { return false }
-        return found.st_dev == own.st_dev && found.st_ino == own.st_ino
     }
 }
 

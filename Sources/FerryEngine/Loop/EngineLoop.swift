@@ -77,9 +77,8 @@ final class EngineLoop {
     /// Passes an event from a file thread to an attempt, unless it has ended.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 
-    func prepared(_ key: AttemptKey, _ resumption: Resumption?, _ failure: TransferError?) {
-        live[key]?.lookedForBytes(resumption, failure)
-    }
+    /// Tells an attempt that its sink has found what is there.
+    func sinkOpened(_ key: AttemptKey) { live[key]?.sinkOpened() }
 
     func putAside(_ bytes: PartialDownload?, for key: AttemptKey) { live[key]?.putAside = bytes }
 
@@ -91,6 +90,9 @@ final class EngineLoop {
     func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>, for key: AttemptKey) {
         (live[key] as? SingleTransfer)?.opened(contents)
     }
+
+    /// Resumes sending: the source of the attempt's body has bytes again.
+    func bodyReadable(_ key: AttemptKey) { (live[key] as? SingleTransfer)?.bodyReadable() }
 
     /// Passes the answer about a connection to its attempt. Gives back a connection that no request waits
     /// for.
@@ -160,14 +162,13 @@ final class EngineLoop {
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9
         if index == 0 {
-            context.space.measure(on: context.fileThreads)
+            for place in context.places.all { place.secondPassed() }
             context.names.giveUpSlow()
-            context.checkedDirectories.forgetOld()
         }
         // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = now - lastScan > 1_000_000_000 + EngineLimits.lateNanoseconds
         lastScan = now
-        let isDiskLost = context.space.isLost
+        let isDiskLost = context.places.localFiles.space.isLost
         for transfer in Array(live.values) {
             if !isLate { transfer.lendSlot(now) }
             transfer.measureSlot(now, isLate: isLate)

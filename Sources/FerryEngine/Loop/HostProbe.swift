@@ -46,7 +46,7 @@ final class HostProbe: EasyDelegate {
     }
 
     func willConnect(to address: SocketAddress) -> Bool {
-        proxy != nil || context.allows(address)
+        proxy != nil || context.allows(address, for: url.scheme.endpoint)
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict { .abort }

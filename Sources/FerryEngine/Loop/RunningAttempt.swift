@@ -12,11 +12,7 @@ protocol RunningAttempt: AnyObject {
     var loop: EngineLoop { get }
     /// Whether bytes of an earlier attempt, or resume data, wait for the response that decides about them.
     var awaitsResumption: Bool { get set }
-    /// Destination of a download, as soon as it is known.
-    var destination: Destination? { get }
     var slot: HeldSlot { get set }
-    /// Space for the bytes that the job expects, until a response says how many they are.
-    var expectedSpace: StorageClaim? { get set }
     /// Bytes that a revoked publication has left.
     var putAside: PartialDownload? { get set }
     /// Whether the attempt has not reached a server yet.
@@ -36,9 +32,10 @@ protocol RunningAttempt: AnyObject {
     func giveUpOnDisk(_ error: TransferError)
     func begin()
     func handle(_ event: AttemptMachine.Event)
-    /// Takes the bytes of earlier attempts that were found, if any. `failure`: why the destination cannot
-    /// take the file; `nil` if it can.
-    func prepared(_ resumption: Resumption?, _ failure: TransferError?)
+    /// Takes what the sink has found before the first request.
+    func sinkOpened()
+    /// Returns what the error says about the place of the content (`ByteSink.judge`).
+    func judge(_ error: TransferError, expecting total: Int64?) -> TransferError
     /// Reports the outcome and ends the attempt. `kept`: the bytes that are left to a later attempt.
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?)
     /// Resumes reading, as file threads are no longer far behind.
@@ -110,13 +107,6 @@ struct HeldSlot {
 }
 
 extension TransferError {
-    /// The error of a failed write that concerns only this file.
-    fileprivate var ofThisFile: TransferError {
-        TransferError(
-            .storageFailed, "The file could not be written.", phase: phase, isRetryable: true,
-            osError: osError)
-    }
-
     /// The operating system's error, for operators.
     var diagnostics: AttemptRecord.Diagnostics? {
         osError == 0 ? nil : .init(curlCode: 0, curlMessage: "", osError: osError)
@@ -195,109 +185,27 @@ extension RunningAttempt {
         do throws(TransferError) { try step() } catch { handle(.preparationFailed(error)) }
     }
 
-    /// Looks for the bytes of earlier attempts if there may be any, and checks the destination that the job
-    /// names, on a file thread; then the attempt is prepared. Throws as `needSpace` does, and what keeps the
-    /// file from getting its name in a directory that was checked a moment ago.
-    func prepareDownload(to destination: Destination) throws(TransferError) {
-        let mayHaveBytes = attempt.number > 1 || attempt.secrets.resumePoint != nil
-        guard mayHaveBytes || !destination.isManaged else {
-            try needSpace(nil)
-            return handle(.prepared)
+    /// Lets the sink look for the bytes of earlier attempts; then the attempt is prepared.
+    func open(_ sink: any ByteSink) throws(TransferError) {
+        switch try sink.open(attempt) {
+        case .opened: handle(.prepared)
+        case .checking: handle(.onlyChecks)
+        case .searching: break
         }
-        let (context, key, onLoop) = (loop.context, key, loop.runner)
-        guard mayHaveBytes else {
-            if let directory = checkedDirectory(of: destination) {
-                try destination.checkName(in: directory)
-                try needSpace(nil)
-                return handle(.prepared)
-            }
-            handle(.onlyChecks)
-            return context.fileThreads.send(
-                .run {
-                    let failure = destination.failure(noting: context.checkedDirectories)
-                    onLoop { $0.prepared(key, nil, failure) }
-                })
-        }
-        let withGaps = attempt.spec.isFetchedInParts
-        let identity =
-            PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
-        let kept = context.keptPartialFiles.take([attempt.job]).first
-        let point = attempt.secrets.resumePoint
-        context.fileThreads.send(
-            .run {
-                if let kept { destination.adopt(kept, identity: identity, withGaps: withGaps) }
-                // If the root of the other job does not open, its bytes cannot be used.
-                if let point, let identity, let place = try? context.destination(of: point) {
-                    destination.adopt(from: place, identity: identity, withGaps: withGaps)
-                }
-                let found = destination.takeOver(identity: identity, withGaps: withGaps)
-                let failure = destination.failure(noting: context.checkedDirectories)
-                onLoop { $0.prepared(key, found, failure) }
-            })
     }
 
-    /// Returns the directory of a destination that was checked a moment ago, so that a look at one name in it
-    /// does not wait for a disk; `nil` if it is not known, or while a disk may not answer.
-    private func checkedDirectory(of destination: Destination) -> StorageDirectory? {
-        let context = loop.context
-        guard !context.space.hasShortages, !context.space.isStalled,
-            !context.fileThreads.isSlow(monotonicNanoseconds())
-        else { return nil }
-        return context.checkedDirectories.directory(of: destination)
-    }
-
-    func lookedForBytes(_ found: Resumption?, _ failure: TransferError?) {
+    func noteOpened(hasBytes: Bool) {
         // A client that gave resume data is told even if the data is of no use.
-        awaitsResumption = found != nil || attempt.number == 1 && attempt.secrets.resumePoint != nil
-        prepared(found, failure)
+        awaitsResumption = hasBytes || attempt.number == 1 && attempt.secrets.resumePoint != nil
     }
 
-    /// Promises the space that the job expects to need. Throws `storage_full` if it is not free, and
-    /// `storage_unavailable` while writing there fails. Costs nothing for a job without expectations while no
-    /// file system has failed.
-    func needSpace(_ found: Resumption?) throws(TransferError) {
-        let space = loop.context.space
-        let expected = attempt.spec.expectedFileByteCount
-        guard space.hasShortages || expected != nil, let place else { return }
-        if space.hasShortages {
-            let total = found?.record.total ?? space.needs[attempt.job] ?? expected ?? 0
-            try space.needSpace(at: place, expecting: total, after: found?.byteCount ?? 0)
-            space.needs.forget(attempt.job)
-        }
-        // The length of a file that is continued is known.
-        guard let expected, found?.record.total == nil else { return }
-        expectedSpace = try space.claim(at: place, expecting: expected, estimatedBy: attempt.tenant)
-    }
-
-    /// Notes what the outcome says about the disk. A failed write concerns the disk if no file can be written
-    /// there, otherwise only this file.
+    /// Notes what the outcome says about the place of the content.
     func settled(_ outcome: AttemptResult.Outcome) -> AttemptResult.Outcome {
-        guard case .failed(let error, let retryAfter) = outcome else { return outcome }
-        switch error.code {
-        case .storageFull:
-            noteNeed(error)
-        case .storageUnavailable:
-            // A disk that hangs would block the loop as well.
-            if !loop.context.space.isStalled, let place, !loop.context.space.isUnavailable(at: place) {
-                return .failed(error.ofThisFile, retryAfter: retryAfter)
-            }
-        default: break
-        }
-        return outcome
-    }
-
-    /// Notes where there was no space, and how much the file needs.
-    private func noteNeed(_ error: TransferError) {
-        let space = loop.context.space
-        if error.isRetryable, let place = destination?.openDirectory { space.noteFull(at: place) }
-        if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
-    }
-
-    /// The directory that the file goes to, or its root if that is not made yet; `nil` if neither opens.
-    private var place: StorageDirectory? {
-        // The attempt reports why its root does not open when it opens its destination.
-        guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
-        return known.openDirectory ?? known.root
+        guard case .failed(let error, let retryAfter) = outcome,
+            [.storageFull, .storageUnavailable].contains(error.code)
+        else { return outcome }
+        let total = progress.snapshot.bytesExpectedToReceive
+        return .failed(judge(error, expecting: total), retryAfter: retryAfter)
     }
 
     /// Reports how many bytes of earlier attempts are kept, once a response has decided that.

@@ -54,7 +54,7 @@ struct BodyAssembly: Sendable {
                     var unverified: [UnverifiedFile] = []
                     do throws(TransferError) {
                         let contents = try contents(try found.get(), &unverified)
-                        verify(unverified[...]) { error in
+                        settle(unverified[...]) { error in
                             guard let error else { return reply(.success(contents)) }
                             reply(.failure(.failed(error)))
                         }
@@ -79,7 +79,8 @@ struct BodyAssembly: Sendable {
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
     /// digest.
     private struct UnverifiedFile {
-        let file: SourceFile
+        let bytes: DigestTail.Bytes
+        let byteCount: Int64
         let sha256: String
     }
 
@@ -131,27 +132,22 @@ struct BodyAssembly: Sendable {
 
     /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
     /// sent.
-    private func verify(
-        _ unverified: ArraySlice<UnverifiedFile>, _ done: @escaping @Sendable (TransferError?) -> Void
-    ) {
+    private func settle(_ unverified: ArraySlice<UnverifiedFile>, _ done: @escaping @Sendable (TransferError?) -> Void) {
         guard let next = unverified.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
-        let bytes = DigestTail.Bytes(descriptor: next.file.descriptor, owner: next.file, isWritten: false)
-        let tail = DigestTail(bytes, digests, fileThreads: context.fileThreads) {}
+        let tail = DigestTail(next.bytes, digests, fileThreads: context.fileThreads) {}
         tail.finish(
-            at: next.file.byteCount,
+            at: next.byteCount,
             then: .run {
                 if let failure = tail.failure { return done(failure) }
                 // A digest that cannot be computed does not match either.
                 guard (try? digests.finish()) == next.sha256 else { return done(Self.changed) }
-                verify(unverified.dropFirst(), done)
+                settle(unverified.dropFirst(), done)
             })
         hashing.begin(tail)
     }
 
-    private func contents(_ found: Found, _ unverified: inout [UnverifiedFile]) throws(TransferError)
-        -> BodyContents
-    {
+    private func contents(_ found: Found, _ unverified: inout [UnverifiedFile]) throws(TransferError) -> BodyContents {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
@@ -174,8 +170,7 @@ struct BodyAssembly: Sendable {
     }
 
     private func open(
-        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>,
-        _ unverified: inout [UnverifiedFile]
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>, _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> MultipartForm.Part {
         func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
             MultipartForm.Part(
@@ -183,7 +178,7 @@ struct BodyAssembly: Sendable {
                 content: content)
         }
         switch part.source {
-        case .path(let path): return make(.file(try file(path)), nil, nil)
+        case .path(let path): return make(.source(try context.source(path, of: attempt)), nil, nil)
         case .job(let job):
             guard let content = found[job]?.content else {
                 throw Self.missing("The source's job does not exist.")
@@ -223,27 +218,23 @@ struct BodyAssembly: Sendable {
         return .failed(error)
     }
 
-    private func file(_ path: String) throws(TransferError) -> SourceFile {
-        try SourceFile(path, below: context.storageRoot(of: attempt.tenant))
-    }
-
     private func piece(
         of job: JobID, _ content: JobContent, _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> BodyContents.Piece {
-        let file: SourceFile
-        var isPublished = true
+        let (location, identity): (ContentLocation, FileIdentity?)
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .stored(.namedFile(let path), let published):
-            file = try self.file(path)
-            isPublished = file.identity == published
-        case .stored(.managedFile, _):
-            let root = try context.managedFilesRoot()
-            file = try SourceFile(ManagedFiles.path(for: job), below: root)
+        case .stored(let at, let published): (location, identity) = (at, published)
         }
-        guard file.byteCount == content.size else { throw Self.changed }
-        if !isPublished { unverified.append(UnverifiedFile(file: file, sha256: content.sha256)) }
-        return .file(file)
+        let placed = PlacedContent(location: location, job: job, tenant: attempt.tenant)
+        let source = try context.places[location].source(of: placed)
+        if let count = source.byteCount, count != content.size { throw Self.changed }
+        // Others may have replaced a content at a location that a job names.
+        if location != .managedFile, source.identity != identity {
+            guard let bytes = source.hashable else { throw Self.changed }
+            unverified.append(UnverifiedFile(bytes: bytes, byteCount: content.size, sha256: content.sha256))
+        }
+        return .source(source)
     }
 }
 

@@ -73,12 +73,17 @@ extension RequestBuilder {
         }
         return usesServiceProxy(attempt, url) ? serviceProxy?.url.scheme : nil
     }
+
+    /// Returns the scheme of the endpoint that the hop connects: its proxy's, or the server's own.
+    func connectedScheme(_ attempt: Attempt, _ url: WebURL) -> EndpointAddress.Scheme {
+        proxyScheme(attempt, url)?.endpoint ?? url.scheme.endpoint
+    }
 }
 
 extension ProxyURL {
     /// The URL as libcurl needs it: with `socks5` libcurl would resolve names itself, and the egress policy
     /// would not see the address that the proxy connects.
     fileprivate var curlString: String {
-        scheme == .socks5 ? "socks5h://\(place.host):\(place.port)" : string
+        scheme == .socks5 ? "socks5h://\(endpoint.host):\(endpoint.port)" : string
     }
 }

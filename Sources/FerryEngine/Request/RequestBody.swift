@@ -5,10 +5,11 @@ import FerryCore
 /// byte 0 for each further one. Loop thread only.
 struct RequestBody {
     /// `nil` until the body is open, and for attempts without one.
-    private(set) var source: BodySource?
+    private(set) var source: BodyReader?
     private var hasPausedToRead = false
 
-    var byteCount: Int64 { source?.byteCount ?? 0 }
+    /// Bytes of the body, 0 without one; `nil` if only its end tells.
+    var byteCount: Int64? { source.map(\.byteCount) ?? 0 }
     var sentByteCount: Int64 { source?.sent ?? 0 }
     /// Whether a body exists and its last byte was handed to libcurl.
     var isSent: Bool { source?.isSent ?? false }
@@ -24,8 +25,7 @@ struct RequestBody {
         let subject = attempt.spec.kind == .upload ? 0 : nil
         if let payload = attempt.payload { return BodyContents([.bytes(payload)], subject: subject) }
         guard case .path(let path)? = attempt.spec.source else { return nil }
-        let root = try context.storageRoot(of: attempt.tenant)
-        return BodyContents([.file(try SourceFile(path, below: root))], subject: subject)
+        return BodyContents([.source(try context.source(path, of: attempt))], subject: subject)
     }
 
     /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps
@@ -36,27 +36,29 @@ struct RequestBody {
         var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
         integrity.size = integrity.size ?? contents.integrity.size
         integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
-        if let size = integrity.size, let actual = contents.subject.map({ contents.pieces[$0].byteCount }),
+        if let size = integrity.size,
+            let actual = contents.subject.flatMap({ contents.pieces[$0].byteCount }),
             size != actual
         {
             throw TransferError(
                 .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
                 isRetryable: false)
         }
-        source = BodySource(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
-            DigestTail(
-                DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
-                fileThreads: fileThreads
-            ) {}
+        source = BodyReader(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
+            DigestTail(file, digests, fileThreads: fileThreads) {}
         }
     }
 
     // MARK: While a request runs
 
-    /// Fills the buffer as far as there are bytes. Throws `source_changed` if a file has shrunk.
-    func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> Int {
-        try source?.read(into: buffer) ?? 0
+    /// Fills the buffer as far as there are bytes. Finds none if a source has none yet. Throws as
+    /// `BodyReader.read`.
+    func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> ByteRead {
+        try source?.read(into: buffer) ?? .bytes(0)
     }
+
+    /// Calls `body` once, on any thread, as soon as a read that found no bytes can be repeated.
+    func whenReadable(_ body: @escaping @Sendable () -> Void) { source?.whenReadable(body) }
 
     /// Whether sending pauses so that libcurl reads first. A response in the middle of a body is an early
     /// refusal, after which the server may close the connection. Sending then fails, and libcurl would never

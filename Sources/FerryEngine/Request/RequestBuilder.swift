@@ -62,13 +62,13 @@ struct RequestBuilder: Sendable {
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: content codings that libcurl asks
     /// for and decodes. `resuming`: fields that ask for the rest of a file.
     func request(
-        for attempt: Attempt, _ hop: Hop, body: BodySource?, expects: Bool, codings: [String]?,
+        for attempt: Attempt, _ hop: Hop, body: BodyReader?, expects: Bool, codings: [String]?,
         resuming: [TransferRequest.Header]
     ) -> TransferRequest {
         let spec = attempt.spec
         var request = TransferRequest(url: hop.url.string)
         request.method = hop.method
-        request.body = hop.sendsBody ? .known(body?.byteCount ?? 0) : .none
+        request.body = hop.sendsBody ? body.map(\.length) ?? .known(0) : .none
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
         request.headers = headers(
             attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
@@ -81,7 +81,8 @@ struct RequestBuilder: Sendable {
         request.connectTimeout = min(
             EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
         request.sendBufferSize =
-            (body?.byteCount ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
+            (body.map { $0.byteCount ?? .max } ?? 0) >= EngineLimits.bulkByteCountMin
+            ? EngineLimits.bulkSendBufferSize : 65_536
         return request
     }
 
@@ -242,4 +243,9 @@ extension Attempt {
     }
 
     var hasOwnProxy: Bool { spec.request.connection?.proxy != nil }
+}
+
+extension BodyReader {
+    /// The length, as libcurl frames the body by it.
+    fileprivate var length: TransferRequest.Body { byteCount.map { .known($0) } ?? .unknown }
 }

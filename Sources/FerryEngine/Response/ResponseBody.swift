@@ -1,13 +1,13 @@
 import FerryCore
 
 /// Takes the body of a transfer's current response: the job's body, and that of a response that rejects an
-/// upload, to a writer or into parts; any other one counted and dropped, but for an excerpt of a text. Loop
+/// upload, to a sink or into parts; any other one counted and dropped, but for an excerpt of a text. Loop
 /// thread only.
 final class ResponseBody {
     /// Where the bytes go.
-    enum Sink {
+    enum Target {
         case none
-        case writer(BodyWriter)
+        case sink(any StreamSink)
         /// Of a data job.
         case parts(ReplacedParts)
         case discard
@@ -16,19 +16,17 @@ final class ResponseBody {
     /// What becomes of a body that has come whole.
     enum Ending {
         case result(TransferResult)
-        case file(BodyWriter, Destination)
+        case content(any StreamSink)
     }
 
     private var decoding: Decoding?
-    private var sink = Sink.none
-    /// The job's bytes so far, between the responses that provide them.
-    private(set) var held: BodyWriter?
+    private var target = Target.none
     /// Bytes at the beginning of the response that are there already, and bytes that may follow them; `nil`
     /// for any number.
     private var range: (skip: Int64, left: Int64?) = (0, nil)
     private var discardedByteCount = 0
     private var excerpt: [UInt8] = []
-    /// Whether the excerpt is of bytes that go to the writer: those of a response that is not accepted.
+    /// Whether the excerpt is of bytes that go to the sink: those of a response that is not accepted.
     private var takesExcerpt = false
     /// Whether bytes were lost, so that none may follow in the excerpt.
     private var isExcerptClosed = false
@@ -41,8 +39,7 @@ final class ResponseBody {
 
     /// Another request is about to be sent.
     func reset() {
-        if case .writer(let writer) = sink { held = writer }
-        sink = .none
+        target = .none
         waitsForDigest = false
         discardedByteCount = 0
         excerpt = []
@@ -63,66 +60,65 @@ final class ResponseBody {
 
     // MARK: While the body arrives
 
-    func pass(to sink: Sink) {
-        self.sink = sink
+    func pass(to target: Target) {
+        self.target = target
         range = (0, nil)
     }
 
     /// Takes the bytes of a response to a range. `skip`: bytes at its beginning that are there already.
     /// `byteCount`: of the others; `nil` if it is not known.
-    func pass(to writer: BodyWriter, skipping skip: Int64, byteCount: Int64?) {
-        held = nil
-        sink = .writer(writer)
+    func pass(to sink: any StreamSink, skipping skip: Int64, byteCount: Int64?) {
+        target = .sink(sink)
         range = (skip, byteCount)
     }
 
-    /// The writer that takes the response's bytes.
-    var writer: BodyWriter? { if case .writer(let writer) = sink { writer } else { nil } }
+    /// The sink that takes the response's bytes.
+    var sink: (any StreamSink)? { if case .sink(let sink) = target { sink } else { nil } }
 
     /// Whether the bytes are taken, and not dropped.
     var isTaken: Bool {
-        switch sink {
-        case .writer, .parts: true
+        switch target {
+        case .sink, .parts: true
         case .none, .discard: false
         }
     }
 
     /// Whether all bytes are to be taken, and reading pauses after them: how many they become is known only
     /// then.
-    var takesAll: Bool { writer != nil && isDecoded }
+    var takesAll: Bool { isDecoded && sink != nil }
 
     /// Whether reading has to pause because the digest is far behind; `hasCaughtUp` ends that.
     func fallsBehind() -> Bool {
-        guard let writer, writer.lag > EngineLimits.digestLagMax else { return false }
+        guard let sink, sink.lag > EngineLimits.digestLagMax else { return false }
         waitsForDigest = true
         return true
     }
 
     /// Whether reading may resume. Throws the failure of hashing, if there is one.
     func hasCaughtUp() throws(TransferError) -> Bool {
-        guard let writer else { return false }
-        if let failure = writer.digestFailure { throw failure }
-        guard waitsForDigest, writer.lag < EngineLimits.digestLagResume else { return false }
+        guard let sink else { return false }
+        if let failure = sink.failure { throw failure }
+        guard waitsForDigest, sink.lag < EngineLimits.digestLagResume else { return false }
         waitsForDigest = false
         return true
     }
 
-    /// Returns how many bytes of the body there are now. `turn`: of the loop. Throws as `BodyWriter.append`
+    /// Returns how many bytes of the body there are now. `turn`: of the loop. Throws as `StreamSink.append`
     /// and `ReplacedParts.take` do.
     func append(_ bytes: UnsafeRawBufferPointer, turn: Int64) throws(TransferError) -> Int64 {
-        switch sink {
-        case .writer(let writer):
+        switch target {
+        case .sink(let sink):
             if let decoding, decoding.isActive {
                 try decoding.decode(bytes, turn: turn) { (piece) throws(TransferError) in
                     if takesExcerpt { addToExcerpt(piece) }
-                    try writer.append(piece)
+                    try sink.append(piece)
                 }
             } else {
                 let piece = try wanted(bytes)
                 if takesExcerpt { addToExcerpt(piece) }
-                try writer.append(piece)
+                try sink.append(piece)
             }
-            return writer.byteCount
+            return sink.byteCount ?? 0
         case .parts(let parts):
             try parts.take(bytes)
             return parts.byteCount
@@ -172,14 +168,14 @@ final class ResponseBody {
     // MARK: The body of a response that is not accepted
 
     /// Takes the body that follows, of a response that is not accepted.
-    func keepRejected(_ head: ResponseHead, in writer: BodyWriter) {
-        pass(to: .writer(writer))
+    func keepRejected(_ head: ResponseHead, in sink: any StreamSink) {
+        pass(to: .sink(sink))
         takesExcerpt = hasReadableText(head)
     }
 
     /// Drops the body of a response that is not accepted, what has come and what follows.
-    func dropRejected(_ fileThreads: FileThreadPool) {
-        discard(fileThreads)
+    func dropRejected() {
+        sink?.abort()
         pass(to: .discard)
         (takesExcerpt, isExcerptClosed, waitsForDigest) = (false, true, false)
     }
@@ -189,35 +185,25 @@ final class ResponseBody {
         excerpt.isEmpty ? nil : textExcerpt(excerpt, byteCountMax: Limits.responseExcerptByteCountMax)
     }
 
-    /// Once a second: moves to a file what was in memory for too long, and from time to time writes how far a
-    /// long body is into its record.
-    func secondPassed(_ now: Int64, _ context: EngineContext) throws(TransferError) {
-        guard let writer = writer ?? held else { return }
-        if let file = try writer.fileToRecord(now) {
-            context.fileThreads.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs) })
-        }
-        try writer.secondPassed(now)
-    }
-
     // MARK: After the body
 
     /// Whether nothing but the end of the connection says that the job's body is whole (RFC 9112 §9.8).
     func endsWithConnection(_ head: ResponseHead, _ hop: Hop, _ integrity: JobSpec.Integrity) -> Bool {
-        guard let writer else { return false }
-        return !head.isDelimited(hop.method) && !writer.hasKnownEnd && integrity.size == nil
-            && !writer.digests.isProof
+        guard let sink else { return false }
+        return !head.isDelimited(hop.method) && !sink.hasKnownEnd && integrity.size == nil
+            && sink.digests?.isProof != true
     }
 
     /// Checks a body that has come whole. `nil`: the response was not accepted.
     func finish(_ spec: JobSpec, _ hop: Hop, isDelimited: Bool) throws(TransferError) -> Ending? {
-        switch sink {
-        case .writer(let writer):
+        switch target {
+        case .sink(let sink):
             try decoding?.checkEnd()
-            try writer.checkEnd()
-            guard !spec.storesFile, let bytes = writer.inMemory else {
-                return .file(writer, try writer.destination())
+            try sink.checkEnd()
+            guard !spec.storesFile, let bytes = sink.inMemory, let digests = sink.digests else {
+                return .content(sink)
             }
-            return .result(try result(bytes, writer.digests, spec, isDelimited: isDelimited))
+            return .result(try result(bytes, digests, spec, isDelimited: isDelimited))
         case .parts(let parts):
             let last = try parts.finish()
             let digests = Digests(spec.integrity, isRepeatable: spec.isRepeatable(hop.method))
@@ -235,29 +221,5 @@ final class ResponseBody {
         return TransferResult(
             size: Int64(bytes.count), sha256: try digests.finish(), body: bytes,
             verified: digests.verification(spec.receivedIntegrity, isDelimited: isDelimited))
-    }
-
-    /// Ends the writing. Returns the file that a later attempt may continue: the one that was written, or
-    /// `earlier` if none was.
-    func keep(_ earlier: PartialFile?, _ fileThreads: FileThreadPool) -> PartialFile? {
-        defer { (sink, held) = (.none, nil) }
-        guard let writer = writer ?? held else { return earlier }
-        let file = writer.keep()
-        if file == nil { writer.discard(fileThreads) }
-        return file
-    }
-
-    /// Ends the writing and removes the file, if there is one.
-    func discard(_ fileThreads: FileThreadPool) {
-        (writer ?? held)?.discard(fileThreads)
-        (sink, held) = (.none, nil)
-    }
-
-    /// Removes the bytes that are there: the file begins anew. Returns `false` if there are none.
-    func dropHeld(_ fileThreads: FileThreadPool) -> Bool {
-        guard let held else { return false }
-        held.discard(fileThreads, freesName: true)
-        self.held = nil
-        return true
     }
 }

@@ -75,7 +75,7 @@ struct ResponseJudge: Sendable {
             return invalidRedirect(Self.message(about: error))
         }
         let url = target.url
-        guard egress.refusal(of: url) == nil else {
+        guard egress.refusal(of: url.endpoint) == nil else {
             return .refuse(blockedAddress(.waiting), retryAfter: nil)
         }
         guard url.scheme == .https || spec.request.connection?.tls == nil else {

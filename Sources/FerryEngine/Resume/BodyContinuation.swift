@@ -45,10 +45,10 @@ struct BodyContinuation {
     }
 
     /// Takes the bytes of an earlier attempt.
-    mutating func resume(_ resumption: Resumption) {
-        start = .record(resumption.record)
-        foundByteCount = resumption.offset
-        mostByteCount = resumption.offset
+    mutating func resume(_ earlier: EarlierBytes) {
+        start = .record(earlier.record)
+        foundByteCount = earlier.offset
+        mostByteCount = earlier.offset
         isJoined = true
     }
 

@@ -51,7 +51,8 @@ final class SegmentedTransfer: RunningAttempt {
     private(set) var machine = AttemptMachine()
     private let resourceDeadline: Int64
     private var isBulk: Bool
-    private(set) var destination: Destination?
+    /// `nil` until the attempt begins.
+    private(set) var sink: (any PartsSink)?
     private(set) var publication: Publication?
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
@@ -63,7 +64,6 @@ final class SegmentedTransfer: RunningAttempt {
     var lastPart: SegmentPlan.Part = 0
     var plan: SegmentPlan?
     var target: Target?
-    var writer: SegmentWriter?
     private(set) var head: (head: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
@@ -86,8 +86,8 @@ final class SegmentedTransfer: RunningAttempt {
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
-    /// The bytes that this attempt leaves to the next one, until it is reported.
-    var partial: SegmentWriter?
+    /// Whether bytes are to be left to a later attempt.
+    private var leavesBytes = false
     /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
     var earlierSource: String?
     /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
@@ -104,7 +104,6 @@ final class SegmentedTransfer: RunningAttempt {
     /// Why the last request could not be sent, if a host may not be used.
     var hold: HostHold?
     var slot: HeldSlot
-    var expectedSpace: StorageClaim?
     var putAside: PartialDownload?
     var diskSeconds = 0
     /// The outcome that is reported as soon as a file thread has saved the bytes.
@@ -145,9 +144,10 @@ final class SegmentedTransfer: RunningAttempt {
     /// Looks for the bytes of earlier attempts.
     func begin() {
         prepare { () throws(TransferError) in
-            let destination = try context.destination(of: attempt)
-            self.destination = destination
-            try prepareDownload(to: destination)
+            let sink = try context.places[attempt.spec.contentLocation].partsSink(for: attempt, on: loop)
+            sink.writeFailed = { [weak self] in self?.fail($0) }
+            self.sink = sink
+            try open(sink)
         }
     }
 
@@ -168,14 +168,14 @@ final class SegmentedTransfer: RunningAttempt {
         case .discardBytes:
             isFetching = false
             putAside = nil
-            writer?.discard()
-            writer = nil
+            sink?.abort()
         case .keepBytes:
             isFetching = false
-            keepBytes()
+            leavesBytes = sink?.keep() ?? false
         case .report(let outcome):
-            if let partial { report(outcome, keeping: partial) } else { report(outcome, partial: putAside) }
-            partial = nil
+            guard leavesBytes else { return report(outcome, partial: putAside) }
+            leavesBytes = false
+            leaveBytes(then: outcome)
         case .leave: leave()
         case .follow, .change, .startLater, .endPreparation:
             // Parts follow redirects themselves and send no body. Looking for earlier bytes is fast.
@@ -185,7 +185,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// All bytes have been received.
     func complete() {
-        do throws(TransferError) { try writer?.flush() } catch { return fail(error) }
+        do throws(TransferError) { try sink?.flush() } catch { return fail(error) }
         isFetching = false
         handle(.head(.accept))
         handle(.transferEnded(nil))
@@ -221,16 +221,19 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     private func publish() {
-        guard let writer, let destination, let total = plan?.total else { return }
+        guard let sink, let digests = sink.digests else { return }
         needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
-        self.writer = nil
-        let verification = writer.digests.verification(
+        let verified = digests.verification(
             attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)
         let ended = result(.released, partial: nil)
-        publication = writer.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
-            loop.publication(bytes, to: destination, writer.digests, verification, ended, resumedAt: offset)
+        do throws(TransferError) {
+            publication = try sink.commit { [loop, offset = progress.resumedAtOffset] content in
+                loop.publication(of: content, digests, verified, ended, resumedAt: offset)
+            }
+        } catch {
+            handle(.storageFailed(error))
         }
     }
 
@@ -243,7 +246,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     private func leave() {
         takeBackSlot()
-        expectedSpace = nil
+        sink?.release()
         stopParts()
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
@@ -274,7 +277,6 @@ final class SegmentedTransfer: RunningAttempt {
     /// Forgets the file: none of its bytes count any more.
     func forgetFile() {
         stopParts()
-        writer = nil
         publication = nil
         plan = nil
         target = nil
@@ -322,39 +324,31 @@ final class SegmentedTransfer: RunningAttempt {
         return sources[source].validator ?? (hasDigest ? nil : target?.validator)
     }
 
+    func judge(_ error: TransferError, expecting total: Int64?) -> TransferError {
+        sink?.judge(error, of: attempt, expecting: total) ?? error
+    }
+
     /// Makes this the response that clients see.
     func show(_ head: ResponseHead, from url: WebURL) {
         self.head = (head, url)
-        destination?.takeName(from: head, url)
     }
 
-    /// Makes the file. `announced`: digests in the first response.
-    func openWriter(_ announced: [ExpectedDigest]) throws(TransferError) {
-        guard writer == nil, let destination else { return }
-        if attempt.spec.destination?.isDirectory ?? false { try destination.check() }
-        try context.allowance(of: attempt)?.need(target?.total ?? 0)
-        let place = try destination.root.directory(destination.directory, making: true)
-        var claim = target?.total == nil ? expectedSpace : nil
-        expectedSpace = nil
-        if claim == nil {
-            claim = try context.space.claim(
-                at: place, expecting: target?.total ?? attempt.spec.expectedFileByteCount,
-                estimatedBy: target?.total == nil ? attempt.tenant : nil)
-        }
-        writer = makeWriter(try PartialFile(destination, in: place), announced)
-        writer?.claim = claim
+    /// Begins the content. `announced`: digests in the first response.
+    func beginContent(_ announced: [ExpectedDigest]) throws(TransferError) {
+        guard let sink, !sink.isBegun else { return }
+        if let head { try sink.takeName(from: head.head, head.url) }
+        let plan = contentPlan(announced)
+        try plan.allowance?.need(target?.total ?? 0)
+        try sink.begin(plan)
     }
 
-    func makeWriter(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentWriter {
-        let (key, onLoop) = (key, loop.runner)
-        let writer = SegmentWriter(
-            file, Digests(attempt.spec.integrity, announced: announced), fileThreads: context.fileThreads,
-            stage: loop.stage, syncs: context.syncs
-        ) { onLoop { $0.resume(key) } }
-        writer.allowance = context.allowance(of: attempt)
-        writer.writeFailed = { [weak self] in self?.fail($0) }
-        FollowableContent(job: attempt.job, progress: progress, followers: context.followers).show(file)
-        return writer
+    /// The content as a sink has to know it. `announced`: digests in the first response.
+    func contentPlan(_ announced: [ExpectedDigest]) -> PartsPlan {
+        PartsPlan(
+            total: target?.total, expectedByteCount: attempt.spec.expectedFileByteCount,
+            digests: Digests(attempt.spec.integrity, announced: announced),
+            content: FollowableContent(job: attempt.job, progress: progress, followers: context.followers),
+            allowance: context.allowance(of: attempt))
     }
 
     func becomeBulk() {

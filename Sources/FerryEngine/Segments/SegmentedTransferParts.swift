@@ -147,7 +147,7 @@ extension SegmentedTransfer {
         if let failure = target == nil ? takeFirst(body, head, of: part) : takeRange(body, head, of: part) {
             return .failed(failure)
         }
-        return writer == nil ? .stopped : .body
+        return sink?.isBegun == true ? .body : .stopped
     }
 
     /// What is known of the file for a response of that source.
@@ -223,7 +223,7 @@ extension SegmentedTransfer {
         progress.expect(toReceive: total)
         if total ?? 0 >= EngineLimits.bulkByteCountMin { becomeBulk() }
         do throws(TransferError) {
-            try openWriter(announced)
+            try beginContent(announced)
             if let head { record(head.url, announced) }
         } catch {
             fail(error)
@@ -250,7 +250,7 @@ extension SegmentedTransfer {
         {
             show(head, from: part.hop.url)
         }
-        writer?.digests.expect(head.announcedDigests(of: .continued))
+        sink?.digests?.expect(head.announcedDigests(of: .continued))
         isJoined = true
         part.isShort = end < asked.upperBound
         part.skip = body.skip
@@ -265,11 +265,12 @@ extension SegmentedTransfer {
 /// Received bytes, and the end of parts.
 extension SegmentedTransfer {
     func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
-        guard let writer, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
+        guard let sink, sink.isBegun, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id)
+        else {
             part.cut()
             return .abort
         }
-        if writer.isFarBehind {
+        if sink.isFarBehind {
             waitForDisk.append(part)
             return .pause
         }
@@ -279,7 +280,7 @@ extension SegmentedTransfer {
         let wanted = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(skipped).prefix(rest.count))
         do throws(TransferError) {
             try checkLength(rest.lowerBound + Int64(wanted.count))
-            try writer.append(wanted, at: rest.lowerBound)
+            try sink.append(wanted, at: rest.lowerBound)
         } catch {
             fail(error)
             return .abort
@@ -288,11 +289,11 @@ extension SegmentedTransfer {
         suppliers.insert(part.source)
         context.metrics.received(wanted.count)
         progress.set(received: plan?.doneByteCount ?? 0)
-        writer.advance(to: plan?.prefix ?? 0)
+        sink.advance(to: plan?.prefix ?? 0)
         let end = rest.lowerBound + Int64(wanted.count)
         part.took(wanted.count, until: end)
         if part.written.count >= EngineLimits.partWriteBehindByteCount {
-            do throws(TransferError) { try writer.flush() } catch {
+            do throws(TransferError) { try sink.flush() } catch {
                 fail(error)
                 return .abort
             }
@@ -315,13 +316,13 @@ extension SegmentedTransfer {
     }
 
     private func tellDisk(_ part: SegmentPart) {
-        writer?.wrote(part.written)
+        sink?.wrote(part.written)
         part.written = part.written.upperBound..<part.written.upperBound
     }
 
     /// Whether the file's end is known without the end of the connection.
     var hasKnownEnd: Bool {
-        plan?.total != nil || attempt.spec.integrity.size != nil || writer?.digests.isProof ?? false
+        plan?.total != nil || attempt.spec.integrity.size != nil || sink?.digests?.isProof ?? false
     }
 
     /// The part's response has ended, or all its wanted bytes have come.

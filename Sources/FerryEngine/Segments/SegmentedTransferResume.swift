@@ -3,41 +3,36 @@ import FerryCore
 
 /// Continues the bytes of an earlier attempt, leaves bytes to a later one, and restarts the file.
 extension SegmentedTransfer {
-    func prepared(_ resumption: Resumption?, _ failure: TransferError?) {
+    func sinkOpened() {
+        let failure = sink?.opened()
+        let earlier = sink?.earlier
+        noteOpened(hasBytes: earlier != nil)
         prepare { () throws(TransferError) in
-            if let resumption, !(try goOn(from: resumption)) {
-                context.fileThreads.send(.run { resumption.file.discard() })
-            }
+            if let earlier, !(try goOn(from: earlier)) { _ = sink?.drop() }
             if let failure { throw failure }
-            try needSpace(resumption)
             handle(.prepared)
         }
     }
 
     /// Takes the bytes as done. Returns `false` if no request can verify them. Throws if there is no space
     /// for the rest; the bytes then still count.
-    private func goOn(from resumption: Resumption) throws(TransferError) -> Bool {
-        let record = resumption.record
+    private func goOn(from earlier: EarlierBytes) throws(TransferError) -> Bool {
+        let record = earlier.record
         guard let total = record.total, record.codings.isEmpty,
-            record.validator != nil || hasDigest || mayGoByLength, let destination,
-            let place = destination.openDirectory
+            record.validator != nil || hasDigest || mayGoByLength
         else { return false }
-        take(resumption, total)
-        try context.allowance(of: attempt)?.need(total)
-        writer?.claim = try context.space.claim(at: place, expecting: total - resumption.byteCount)
+        take(earlier, total)
+        try sink?.resume(contentPlan(record.announced))
         return true
     }
 
-    private func take(_ resumption: Resumption, _ total: Int64) {
-        let record = resumption.record
-        let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
+    private func take(_ earlier: EarlierBytes, _ total: Int64) {
+        let record = earlier.record
+        let plan = SegmentPlan(total: total, done: earlier.ranges.ranges)
         target = Target(total: total, validator: record.validator, lead: nil, mimeType: record.mimeType)
         if let validator = record.validator {
             sources.expect(validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
         }
-        let writer = makeWriter(resumption.file, record.announced)
-        writer.advance(to: plan.prefix)
-        self.writer = writer
         self.plan = plan
         holdsEarlierBytes = true
         foundByteCount = plan.doneByteCount
@@ -53,18 +48,6 @@ extension SegmentedTransfer {
     /// Whether only the length proves that the fetched bytes belong to the earlier ones.
     var goesByLength: Bool { mayGoByLength && holdsEarlierBytes && target?.validator == nil && !hasDigest }
 
-    /// Leaves the received bytes to a later attempt, except those that cannot be written.
-    func keepBytes() {
-        guard let writer else { return }
-        self.writer = nil
-        do throws(TransferError) {
-            try writer.flush()
-            partial = writer
-        } catch {
-            if error.code == .storageFull { partial = writer } else { writer.discard() }
-        }
-    }
-
     /// Lets a later attempt continue the new file, if the response allows it.
     func record(_ url: WebURL, _ announced: [ExpectedDigest]) {
         guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
@@ -75,28 +58,26 @@ extension SegmentedTransfer {
             validator: target.validator, total: total)
         record.isSequential = false
         record.describe(target.mimeType, announced)
-        writer?.file.becomeResumable(record)
+        sink?.becomeResumable(record)
         recorded = (now, 0)
     }
 
     /// From time to time writes into the record which ranges are done.
     func recordProgress(_ now: Int64) {
-        guard isFetching, let writer, let plan, now - recorded.at >= EngineLimits.recordInterval,
+        guard isFetching, let sink, sink.isBegun, let plan, now - recorded.at >= EngineLimits.recordInterval,
             plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
         else { return }
-        do throws(TransferError) { try writer.flush() } catch { return fail(error) }
+        do throws(TransferError) { try sink.flush() } catch { return fail(error) }
         recorded = (now, plan.doneByteCount)
-        let (file, ranges) = (writer.file, ByteRanges(plan.doneRanges))
-        context.fileThreads.send(
-            .run { [syncs = context.syncs] in file.checkpoint(syncs: syncs, ranges: ranges) })
+        sink.checkpoint(ByteRanges(plan.doneRanges))
     }
 
-    /// Reports the outcome as soon as a file thread has saved the bytes.
-    func report(_ outcome: AttemptResult.Outcome, keeping writer: SegmentWriter) {
-        writer.stop()
+    /// Reports the outcome as soon as the received bytes are left to a later attempt.
+    func leaveBytes(then outcome: AttemptResult.Outcome) {
         awaitedReport = outcome
-        let ranges = ByteRanges(plan?.doneRanges ?? []).subtracting(writer.lost)
-        loop.save(writer.file, ranges: ranges, then: outcome, for: key)
+        sink?.setRanges(ByteRanges(plan?.doneRanges ?? []))
+        let (key, onLoop) = (key, loop.runner)
+        sink?.leave { partial in onLoop { $0.report(outcome, for: key, partial: partial) } }
     }
 
     // MARK: Waiting
@@ -127,7 +108,7 @@ extension SegmentedTransfer {
     }
 
     func digestCaughtUp() {
-        guard writer?.hasCaughtUp ?? false else { return }
+        guard sink?.hasCaughtUp ?? false else { return }
         let waiting = waitForDisk
         waitForDisk = []
         for part in waiting { part.resume() }
@@ -162,11 +143,10 @@ extension SegmentedTransfer {
         guard restartCount <= EngineLimits.restartCountMax + sources.count, sources.hasAny else {
             return giveUp()
         }
-        let useless = writer
         forgetFile()
-        guard let useless else { return cleared() }
+        guard let sink, sink.isBegun else { return cleared() }
         isClearing = true
         let (key, onLoop) = (key, loop.runner)
-        useless.discard { onLoop { $0.cleared(key) } }
+        sink.discard { onLoop { $0.cleared(key) } }
     }
 }

@@ -6,17 +6,16 @@ import Logging
 /// carries out the machine's actions. Loop thread only.
 ///
 /// What an action works on belongs to other types: the body that is sent (`RequestBody`), the response
-/// (`ResponseHeadReader`, `ResponseBody`), bytes of earlier and for later attempts (`PartialHandover`),
-/// permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
+/// (`ResponseHeadReader`, `ResponseBody`), the place of the content (`StreamSink`), permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
 final class SingleTransfer: EasyDelegate, RunningAttempt {
     private(set) var attempt: Attempt
     let key: AttemptKey
     let progress: ProgressMeter
     unowned let loop: EngineLoop
-    private(set) var destination: Destination?
+    /// `nil` until bytes are to be stored.
+    private var sink: (any StreamSink)?
     var awaitsResumption = false
     var slot: HeldSlot
-    var expectedSpace: StorageClaim?
     var putAside: PartialDownload?
     var diskSeconds = 0
 
@@ -47,7 +46,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var permit = ConnectionPermit()
     private var reader = ResponseHeadReader()
     private let response: ResponseBody
-    private var handover = PartialHandover()
+    /// The outcome that is reported as soon as the bytes are left to a later attempt.
+    private var awaitedOutcome: AttemptResult.Outcome?
+    /// Whether bytes are to be left to a later attempt.
+    private var leavesBytes = false
     private var continuation: BodyContinuation
     private var speed: LowSpeedWatch
     private var publication: Publication?
@@ -137,12 +139,16 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
-            response.discard(context.fileThreads)
-            dropBytes()
-        case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.fileThreads))
+            if sink?.earlier != nil { progress.set(received: 0) }
+            sink?.abort()
+            continuation.forget()
+        case .keepBytes: leavesBytes = sink?.keep() ?? false
         case .report(let outcome):
-            guard let file = handover.takeFile(outcome) else { return report(outcome, partial: putAside) }
-            loop.save(file, then: outcome, for: key)
+            guard leavesBytes, let sink else { return report(outcome, partial: putAside) }
+            leavesBytes = false
+            awaitedOutcome = outcome
+            let (key, onLoop) = (key, loop.runner)
+            sink.leave { partial in onLoop { $0.report(outcome, for: key, partial: partial) } }
         case .leave: leave()
         }
     }
@@ -159,9 +165,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         prepare { () throws(TransferError) in
             if let contents = try RequestBody.contents(of: attempt, context) { try open(contents) }
             guard attempt.spec.storesFile else { return handle(.prepared) }
-            let destination = try context.destination(of: attempt)
-            self.destination = destination
-            try prepareDownload(to: destination)
+            try open(try takeSink())
         }
     }
 
@@ -187,27 +191,37 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         hop.sendsBody = !hop.hasDroppedBody
         first = hop
         progress.expect(toSend: body.byteCount)
-        if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        if body.byteCount ?? .max >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }
 
-    func prepared(_ resumption: Resumption?, _ failure: TransferError?) {
-        handover.take(resumption)
-        if let resumption {
-            continuation.resume(resumption)
-            progress.resume(at: resumption.offset)
-            progress.expect(toReceive: resumption.record.total)
+    func sinkOpened() {
+        let failure = sink?.opened()
+        let earlier = sink?.earlier
+        noteOpened(hasBytes: earlier != nil)
+        if let earlier {
+            continuation.resume(earlier)
+            progress.resume(at: earlier.offset)
+            progress.expect(toReceive: earlier.record.total)
         }
-        prepare { () throws(TransferError) in
-            if let failure { throw failure }
-            try needSpace(resumption)
-            handle(.prepared)
-        }
+        handle(failure.map { .preparationFailed($0) } ?? .prepared)
+    }
+
+    /// Returns the sink, which is made when it is first needed.
+    private func takeSink() throws(TransferError) -> any StreamSink {
+        if let sink { return sink }
+        let made = try context.places[attempt.spec.contentLocation].sink(for: attempt, on: loop)
+        sink = made
+        return made
+    }
+
+    func judge(_ error: TransferError, expecting total: Int64?) -> TransferError {
+        // The attempt reports why its place cannot be used when it opens its sink.
+        (try? takeSink())?.judge(error, of: attempt, expecting: total) ?? error
     }
 
     /// Removes the bytes that are there.
     private func dropBytes() {
-        let hadBytes = response.dropHeld(context.fileThreads)
-        if handover.drop(context.fileThreads) || hadBytes { progress.set(received: 0) }
+        if sink?.drop() ?? false { progress.set(received: 0) }
         continuation.forget()
     }
 
@@ -308,7 +322,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     /// Number of bytes that are there; `nil` if the file begins anew.
-    private var heldByteCount: Int64? { response.held?.byteCount ?? handover.resumption?.file.byteCount }
+    private var heldByteCount: Int64? { response.isTaken ? nil : sink?.byteCount }
 
     /// The first byte to request; `nil` for the whole file.
     private var offset: Int64? { heldByteCount.flatMap { continuation.offset(after: $0) } }
@@ -400,7 +414,13 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let limit = min(buffer.count, pacing?.portion ?? .max)
         guard body.isSent || mayMove(limit, .sending) else { return .pause }
         do throws(TransferError) {
-            let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
+            let found = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
+            guard case .bytes(let count) = found else {
+                speed.excuse()
+                let (key, onLoop) = (key, loop.runner)
+                body.whenReadable { onLoop { $0.bodyReadable(key) } }
+                return .pause
+            }
             speed.moved(count)
             progress.set(sent: body.sentByteCount)
             if body.isSent { recorder.requestEnded() }
@@ -411,6 +431,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return .abort
         }
     }
+
+    /// The source of the body has bytes again.
+    func bodyReadable() { resumePaced() }
 
     /// A byte moves.
     private func noteActivity() {
@@ -471,7 +494,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let range = offset.map { $0..<Int64.max }
         return ResponseTable.Requested(
             hop: hop, range: range, hasIfRange: range != nil && continuation.hasIfRange,
-            expects: expects && hop.sendsBody && body.byteCount >= 1 << 20,
+            expects: expects && hop.sendsBody && body.byteCount ?? .max >= 1 << 20,
             asksForCodings: response.codings != nil)
     }
 
@@ -538,13 +561,13 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let total = response.isDecoded ? nil : head.contentLength
         guard attempt.spec.kind == .upload, head.hasBody(hop.method), total != 0 else { return refusal }
         let rejecting = AcceptedResponse(
-            head: head, hop: hop, isDecoded: response.isDecoded, body: .init(total: total), resumption: nil,
+            head: head, hop: hop, isDecoded: response.isDecoded, body: .init(total: total), earlier: nil,
             record: nil, isRejection: true)
         do throws(TransferError) {
-            let writer = try rejecting.writer(
-                for: attempt, progress, to: nil, expectedSpace: nil, isPaced: pacing != nil, on: loop)
-            if writer.stage != nil { writer.writeFailed = { [weak self] _ in _ = self?.dropRejectedBody() } }
-            response.keepRejected(head, in: writer)
+            let sink = try takeSink()
+            try rejecting.begin(in: sink, for: attempt, progress, isPaced: pacing != nil, on: loop)
+            if sink.writesLater { sink.writeFailed = { [weak self] _ in _ = self?.dropRejectedBody() } }
+            response.keepRejected(head, in: sink)
             return .refuseKeepingBody(error, retryAfter: retryAfter)
         } catch {
             // The disk is full, or the body is longer than the job accepts.
@@ -563,17 +586,16 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         // The last byte may have been requested again.
         let skip = body.skip + held - (offset ?? held)
         continuation.learn(total: body.total)
-        if let total = body.total, let writer = response.held {
-            try writer.expect(total: total)
-            writer.digests.expect(head.announcedDigests(of: .continued))
+        if let total = body.total, let sink, sink.isBegun {
+            try sink.expect(total: total)
+            sink.digests?.expect(head.announcedDigests(of: .continued))
             progress.expect(toReceive: total)
-            response.pass(to: .writer(writer))
+            response.pass(to: .sink(sink))
         } else {
-            try accept(head, body, handover.resumption)
-            handover.release()
+            try accept(head, body, sink?.earlier)
         }
-        if let writer = response.writer {
-            response.pass(to: writer, skipping: skip, byteCount: body.end.map { max(0, $0 - held) })
+        if let sink = response.sink {
+            response.pass(to: sink, skipping: skip, byteCount: body.end.map { max(0, $0 - held) })
         }
         noteResumption(at: held)
     }
@@ -581,9 +603,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// Judges a head that libcurl did not answer by itself, if there is one.
     private func takeHeldHead() -> Bool { reader.takeHeld().map { takeHead($0) } ?? true }
 
-    /// Takes the body from now on. `resumption`: the bytes that it continues; `nil`: the file begins anew.
+    /// Takes the body from now on. `earlier`: the bytes that it continues; `nil`: the file begins anew.
     private func accept(
-        _ head: ResponseHead, _ body: ResponseTable.Body, _ resumption: Resumption?
+        _ head: ResponseHead, _ body: ResponseTable.Body, _ earlier: EarlierBytes?
     ) throws(TransferError) {
         if attempt.spec.kind == .data, !attempt.spec.storesFile {
             let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
@@ -591,26 +613,20 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
                 return response.pass(to: .parts(parts))
             }
         }
-        if resumption == nil, !response.isDecoded, attempt.spec.kind == .download {
+        if earlier == nil, !response.isDecoded, attempt.spec.kind == .download {
             continuation.begin(FirstResponse(head: head, total: body.total, attempt: attempt, hop: hop))
         }
         var accepted = AcceptedResponse(
-            head: head, hop: hop, isDecoded: response.isDecoded, body: body, resumption: resumption)
+            head: head, hop: hop, isDecoded: response.isDecoded, body: body, earlier: earlier)
         if accepted.mayLeaveFile(attempt.spec, context) { accepted.record = continuation.record }
         let length = accepted.length
         progress.expect(toReceive: length)
-        destination?.takeName(from: head, hop.url)
-        if attempt.spec.destination?.isDirectory ?? false { try destination?.check() }
+        let sink = try takeSink()
+        try sink.takeName(from: head, hop.url)
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
-        let expected = length == nil ? expectedSpace : nil
-        expectedSpace = nil
-        let writer = try accepted.writer(
-            for: attempt, progress, to: destination, expectedSpace: expected, isPaced: pacing != nil, on: loop
-        )
-        if writer.stage != nil {
-            writer.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) }
-        }
-        response.pass(to: .writer(writer))
+        try accepted.begin(in: sink, for: attempt, progress, isPaced: pacing != nil, on: loop)
+        if sink.writesLater { sink.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) } }
+        response.pass(to: .sink(sink))
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
@@ -649,7 +665,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// body that arrives is not one.
     private func dropRejectedBody() -> Bool {
         guard machine.isDiscarding, response.isTaken else { return false }
-        response.dropRejected(context.fileThreads)
+        response.dropRejected()
         return true
     }
 
@@ -693,7 +709,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             isBlocked: outcome.blockedAddress != nil, in: &trace)
         guard let error = outcome.error else {
             guard takeHeldHead() else { return }
-            let isShort = response.writer?.isShort ?? false
+            let isShort = response.sink?.isShort ?? false
             if isShort, goesOn(after: .shortBody) || repeatsOutcome(after: .shortBody) { return }
             handle(.transferEnded(nil))
             return
@@ -727,8 +743,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// Continues the body with another request if it has stopped too early and new bytes have come that this
     /// request can prove. Returns `false` if the attempt ends instead.
     private func goesOn(after error: TransferError) -> Bool {
-        guard let writer = response.writer, error.mayContinue,
-            continuation.goesOn(at: writer.byteCount, jitter: .random(in: 0...1))
+        guard let byteCount = response.sink?.byteCount, error.mayContinue,
+            continuation.goesOn(at: byteCount, jitter: .random(in: 0...1))
         else { return false }
         handle(.interrupted)
         return true
@@ -751,7 +767,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let table = ResponseTable(spec: attempt.spec)
         guard let change = table.changeAfterUnusableCoding(requested) else { return false }
         self.change = change
-        response.discard(context.fileThreads)
+        sink?.abort()
+        response.pass(to: .none)
         progress.set(received: 0)
         handle(.head(.again))
         return true
@@ -853,10 +870,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             }
             switch try response.finish(attempt.spec, hop, isDelimited: isDelimited) {
             case .result(let result): handle(.stored(sent?.keeping(result) ?? result))
-            case .file(let writer, let destination):
-                publish(
-                    writer, to: destination,
-                    writer.digests.verification(attempt.spec.receivedIntegrity, isDelimited: isDelimited))
+            case .content(let sink): try publish(sink, isDelimited: isDelimited)
             case nil:
                 // The body of a response that rejects an upload was dropped.
                 throw TransferError(
@@ -868,22 +882,23 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    private func publish(
-        _ writer: BodyWriter, to destination: Destination, _ verified: TransferResult.Verification
-    ) {
-        response.pass(to: .none)
-        handover.release()
-        let (loop, digests, offset, sent) = (loop, writer.digests, progress.resumedAtOffset, sent)
+    private func publish(_ sink: any StreamSink, isDelimited: Bool) throws(TransferError) {
+        // No input reaches this: the body has come, so that the content has begun.
+        guard let digests = sink.digests, let byteCount = sink.byteCount else {
+            preconditionFailure("no content has begun")
+        }
+        let verified = digests.verification(attempt.spec.receivedIntegrity, isDelimited: isDelimited)
+        let (loop, offset, sent) = (loop, progress.resumedAtOffset, sent)
         // The response is over: nothing of the result but its outcome changes from here on.
         let isRejection = machine.rejection != nil
         let ended = result(machine.rejection ?? .released)
-        let isInline =
-            !attempt.spec.storesFile && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
-        publication = writer.publish(context.fileThreads) { bytes in
+        let isInline = !attempt.spec.storesFile && byteCount <= Int64(Limits.inlineBodyByteCountMax)
+        publication = try sink.commit { content in
             loop.publication(
-                bytes, to: destination, digests, verified, ended, resumedAt: offset, sent: sent,
-                isInline: isInline, isRejection: isRejection)
+                of: content, digests, verified, ended, resumedAt: offset, sent: sent, isInline: isInline,
+                isRejection: isRejection)
         }
+        response.pass(to: .none)
     }
 
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
@@ -895,7 +910,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     private func leave() {
         takeBackSlot()
-        expectedSpace = nil
+        sink?.release()
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
     }
@@ -947,11 +962,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     var waitsForDisk: Bool {
-        machine.waitsForDisk || response.waitsForDigest || handover.awaitedOutcome != nil
+        machine.waitsForDisk || response.waitsForDigest || awaitedOutcome != nil
     }
 
     func giveUpOnDisk(_ error: TransferError) {
-        if let outcome = handover.awaitedOutcome { return report(outcome, partial: nil) }
+        if let outcome = awaitedOutcome { return report(outcome, partial: nil) }
         guard publication?.revoke() ?? true else { return }
         handle(.diskTimedOut(error))
     }
@@ -959,7 +974,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     func secondPassed(_ now: Int64, _ seconds: Double) {
         progress.measure(seconds: seconds)
         do throws(TransferError) {
-            try response.secondPassed(now, context)
+            try sink?.secondPassed(now)
         } catch {
             guard dropRejectedBody() else { return handle(.bodyRefused(error)) }
         }

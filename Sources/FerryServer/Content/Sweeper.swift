@@ -62,7 +62,7 @@ final class Sweeper: Sendable {
     /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
     /// shortest retention has passed.
     private func removeManagedFiles() {
-        let shortest = store.control.sessionCache.current.retentionMin ?? retentionSeconds
+        let shortest = store.sessions.sessionCache.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(
             ask: { [self] in known($0) }, isStopped: { [fileStopping] in fileStopping.isClosed })
         let removed = sweep.run(in: managedFiles, madeBefore: clock.now() + -min(shortest, retentionSeconds))
@@ -74,14 +74,14 @@ final class Sweeper: Sendable {
     private func known(_ jobs: [JobID]) -> Set<JobID>? {
         let reply = Mailbox<Set<JobID>?>()
         // After an error, which the store logs, all files stay until the next sweep.
-        store.control.known(jobs) { reply.send(try? $0.get()) }
+        store.jobs.known(jobs) { reply.send(try? $0.get()) }
         return reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil
     }
 
     private func decisions(of jobs: [JobID]) -> [JobID: PartialSweep.Decision]? {
         let reply = Mailbox<[JobID: Bool]?>()
         // After an error, which the store logs, all files stay until the next sweep.
-        store.control.removableFiles(of: jobs) { reply.send(try? $0.get()) }
+        store.jobs.removableFiles(of: jobs) { reply.send(try? $0.get()) }
         guard let goes = reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil else { return nil }
         return goes.mapValues { $0 ? .remove : .keep }
     }

@@ -11,7 +11,7 @@ import Synchronization
 final class NodeClient: OtherNodes {
     private let node: NodeID
     private let key: [UInt8]
-    private let store: ControlLane
+    private let peers: PeerDirectory
     private let clock: DatabaseClock
     private let logger: Logger
     /// `nil` without a usable libcurl, which only other roles need.
@@ -19,10 +19,10 @@ final class NodeClient: OtherNodes {
     private let readings = Mutex<[NodeID: PeerProgress]>([:])
     private let forwarded = Mutex(TenantPool(itemCount: Limits.nodeRequestCountMax))
 
-    init(node: NodeID, key: [UInt8], store: ControlLane, clock: DatabaseClock, logger: Logger) {
+    init(node: NodeID, key: [UInt8], peers: PeerDirectory, clock: DatabaseClock, logger: Logger) {
         self.node = node
         self.key = key
-        self.store = store
+        self.peers = peers
         self.clock = clock
         self.logger = logger
         do {
@@ -42,7 +42,7 @@ final class NodeClient: OtherNodes {
     func isOther(_ node: NodeID?) -> Bool { node != nil && node != self.node }
 
     /// Whether a node has sent no heartbeat for a lease: it has lost its jobs.
-    func isSilent(_ peer: PeerNode) -> Bool { clock.now() - peer.heartbeatAt > store.leaseSeconds }
+    func isSilent(_ peer: PeerNode) -> Bool { clock.now() - peer.heartbeatAt > peers.leaseSeconds }
 
     // MARK: Progress
 
@@ -56,7 +56,7 @@ final class NodeClient: OtherNodes {
     }
 
     func running(_ jobs: Set<JobID>?) -> [RunningTransfer] {
-        store.peers.filter { $0.isWorker && $0.url != nil && !isSilent($0) }
+        peers.all.filter { $0.isWorker && $0.url != nil && !isSilent($0) }
             .flatMap { reading(of: $0.id).latest(jobs) }
     }
 
@@ -151,7 +151,7 @@ final class NodeClient: OtherNodes {
         of node: NodeID,
         _ body: @escaping @Sendable (Result<(PeerNode, String, CurlLoop), NodeUnavailable>) -> Void
     ) {
-        store.peer(node) { [self] result in
+        peers.peer(node) { [self] result in
             guard case .success(let peer) = result else {
                 return body(.failure(NodeUnavailable(node, .isUnknown, heartbeatAt: nil)))
             }
@@ -193,7 +193,7 @@ final class NodeClient: OtherNodes {
 
     /// Whether a node that does not answer has also lost its lease.
     func hasFallenSilent(_ node: NodeID) -> Bool {
-        guard let peer = store.peers.first(where: { $0.id == node }) else { return true }
+        guard let peer = peers.all.first(where: { $0.id == node }) else { return true }
         return isSilent(peer)
     }
 }

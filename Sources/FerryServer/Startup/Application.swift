@@ -131,7 +131,6 @@ final class Application: Sendable {
             hashCredentials: { box.shortHash($0) })
         settings.nodeURL = configuration.nodeURL
         settings.own = own
-        settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
         settings.credits = credits
@@ -147,7 +146,7 @@ final class Application: Sendable {
         settings.sealResumePoint = { box.resumeData($0) }
         settings.openResumePoint = { box.resumePoint($0) }
         settings.egress = egress
-        let store = Store(settings)
+        let store = Store(settings, spool: ResultSpool(directory: configuration.dataDirectory))
         let engine = try makeEngine(
             configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
             downloads: downloads, logger: logger)
@@ -254,7 +253,7 @@ final class Application: Sendable {
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
         return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.control,
+            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.jobs,
             clock: clock, logger: logger)
     }
 
@@ -277,7 +276,7 @@ final class Application: Sendable {
         // Without a usable libcurl, the sender below cannot be created either.
         let runtime = try? CurlRuntime.loaded.get()
         let answers = WebhookAnswers(
-            control: store.control, clock: clock, egress: egress,
+            questions: store.questions, clock: clock, egress: egress,
             node: .reading(hasHTTP3: runtime?.hasHTTP3 ?? false, hasNTLM: runtime?.hasNTLM ?? false),
             logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }

@@ -58,15 +58,15 @@ struct Bootstrap: Sendable {
     func prepareAdminKey(
         _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
     ) throws {
-        let control = store.control
+        let keys = store.keys
         let generator = IdentifierGenerator { now }
         func record(_ key: String, name: String) -> APIKey {
             APIKey(id: generator.make(), role: .admin, name: name, hash: digest(ofKey: key), createdAt: now)
         }
         if let key = configuration.adminKey {
             let configured = record(key, name: "FERRY_ADMIN_KEY")
-            _ = try Self.wait { control.createKey(configured, reply: $0) }
-            Self.logState(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
+            _ = try Self.wait { keys.createKey(configured, reply: $0) }
+            Self.logState(of: configured, among: try Self.wait { keys.keys(reply: $0) }, logger)
             return
         }
         let key = makeKey()
@@ -74,7 +74,7 @@ struct Bootstrap: Sendable {
         let text = announcement(
             of: key, address: address, showsWebhookSecret: configuration.webhookSecret == nil)
         try Self.wait {
-            control.createFirstKey(
+            keys.createFirstKey(
                 record(key, name: "first admin key"),
                 show: { Self.show(text) }, reply: $0)
         }

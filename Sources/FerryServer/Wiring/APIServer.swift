@@ -27,14 +27,14 @@ final class APIServer: Sendable {
         let content = ContentReader(paths: parts.paths)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         var ports = APIPorts(
-            store: store.control, submissions: store.submissions, feed: store.eventTail,
+            store: StorePorts(store), submissions: store.submissions, feed: store.eventTail,
             tenants: store.tenantCounts,
             node: NodeAdapter(store: store, paths: parts.paths, engine: engine, health: health),
             content: content, arriving: ArrivingFiles(engine: engine), clock: parts.clock,
             egress: parts.egress, waiters: waiters)
         let key = box.key(for: NodeSignature.purpose)
         let nodes = NodeClient(
-            node: parts.node, key: key, store: store.control, clock: parts.clock, logger: logger)
+            node: parts.node, key: key, peers: store.peers, clock: parts.clock, logger: logger)
         ports.others = nodes
         ports.nodeGate = NodeGate(node: parts.node, key: key, clock: parts.clock)
         ports.progress = { engine?.progress(of: $0) }

@@ -5,9 +5,39 @@ import FerryStore
 import Glibc
 
 // The parts of the store that are ports of the API as they are.
-extension ControlLane: StorePorts {}
+extension JobQueries: JobReader {}
+extension JobCommands: JobControl {}
+extension SubmissionQueries: SubmissionReader {}
+extension Dependencies: DependencyStore {}
+extension QuestionAnswers: AnswerSink {}
+extension BulkCommands: BulkOperationStore {}
+extension SessionCommands: SessionStore {}
+extension ScheduleCommands: ScheduleStore {}
+extension WindowCommands: WindowStore {}
+extension EventQueries: EventReader {}
+extension WebhookCommands: WebhookStore {}
+extension DeliveryQueries: DeliveryReader {}
+extension HostCommands: HostStore {}
+extension LimitCommands: LimitStore {}
+extension TenantLimitCommands: TenantLimitStore {}
+extension KeyCommands: KeyStore {}
+extension OperatorCommands: ServiceControl {}
+extension AuditCommands: AuditLog {}
 extension EventTail: EventFeed {}
 extension TenantCounts: TenantReader {}
+
+extension StorePorts {
+    /// The parts of the store.
+    init(_ store: Store) {
+        self.init(
+            jobs: store.jobs, jobControl: store.jobCommands, submissions: store.submissionQueries,
+            dependencies: store.dependencies, answers: store.questions, bulkOperations: store.bulkCommands,
+            sessions: store.sessions, schedules: store.scheduleCommands, windows: store.windows,
+            events: store.events, webhooks: store.webhooks, deliveries: store.deliveryQueries,
+            hosts: store.hostCommands, limits: store.limits, tenantLimits: store.tenantLimits,
+            keys: store.keys, control: store.operators, audit: store.audit)
+    }
+}
 
 /// Operations of the API that the store and the engine of this node carry out together.
 struct NodeAdapter: NodeOperations {
@@ -19,7 +49,7 @@ struct NodeAdapter: NodeOperations {
 
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
         let read = { @Sendable (running: AttemptSnapshot?) in
-            store.control.attempts(of: id, tenant: tenant) { result in
+            store.jobs.attempts(of: id, tenant: tenant) { result in
                 reply(
                     result.map { attempts in
                         var attempts = attempts
@@ -33,7 +63,7 @@ struct NodeAdapter: NodeOperations {
 
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let file = "\(paths.managedFiles)/\(ManagedFiles.path(for: id))"
-        store.control.delete(id, tenant: tenant, revision: revision) { result in
+        store.jobCommands.delete(id, tenant: tenant, revision: revision) { result in
             // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
                 if let engine { engine.remove(file) } else { unlink(file) }
@@ -49,7 +79,7 @@ struct NodeAdapter: NodeOperations {
     }
 
     func status(reply: @escaping Reply<ServiceStatus>) {
-        store.control.status { result in
+        store.status.read { result in
             reply(
                 result.map { stored in
                     var status = ServiceStatus(stored)

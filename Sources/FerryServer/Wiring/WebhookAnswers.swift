@@ -5,7 +5,7 @@ import Logging
 
 /// Answers to jobs' questions that webhook receivers give in the body of a 2xx response.
 struct WebhookAnswers: Sendable {
-    let control: ControlLane
+    let questions: QuestionAnswers
     let clock: any WallClock
     let egress: EgressPolicy
     let node: NodeAbilities
@@ -31,7 +31,7 @@ struct WebhookAnswers: Sendable {
         guard (answer.askedAt ?? askedAt) == askedAt else { return done(true) }
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)
-        control.answer(
+        questions.answer(
             job, tenant: delivery.tenant, kind: kind, askedAt: askedAt,
             { draft, question, attempt throws(InvalidFields) in
                 try draft.answered(

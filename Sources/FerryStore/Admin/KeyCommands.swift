@@ -1,8 +1,18 @@
 package import FerryCore
 import Postgres
 
-// API keys.
-extension ControlLane {
+/// Reads, creates and revokes API keys. Any thread.
+package final class KeyCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let node: NodeID
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, node: NodeID) {
+        self.commands = commands
+        self.reads = reads
+        self.node = node
+    }
+
     /// Creates a key, unless one with the same hash exists.
     package func createKey(_ key: APIKey, reply: @escaping Reply<Void>) {
         createKey(NewKey(key)) { reply($0.map { _ in }) }
@@ -10,8 +20,8 @@ extension ControlLane {
 
     /// Creates a key, or finds the one that the first request with the same idempotency key created.
     package func createKey(_ new: NewKey, reply: @escaping Reply<KeyCreation>) {
-        let node = context.configuration.node
-        perform("create_key", isRead: false, reply) {
+        let node = node
+        commands.perform("create_key", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<KeyCreation, StoreError> in
             let rows = try connection.execute(Statements.createKey, .new(new, node: node))
             if rows.bool(0, 0) { return .success(.made) }
@@ -36,10 +46,10 @@ extension ControlLane {
     package func createFirstKey(
         _ key: APIKey, show: @escaping @Sendable () -> Void, reply: @escaping Reply<Void>
     ) {
-        let node = context.configuration.node
-        perform("create_first_key", isRead: false, reply) { connection throws(PostgresError) in
+        let node = node
+        commands.perform("create_first_key", reply) { connection throws(PostgresError) in
             let isSettled = try connection.transaction { connection throws(PostgresError) in
-                guard let first = try Self.putSetting("first_admin_key", key.hash, &connection) else {
+                guard let first = try Settings.put("first_admin_key", key.hash, &connection) else {
                     return false
                 }
                 guard first == key.hash else { return true }
@@ -53,7 +63,7 @@ extension ControlLane {
 
     /// Reads all keys, including revoked ones.
     package func keys(reply: @escaping Reply<[APIKey]>) {
-        perform("all_keys", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("all_keys", of: .service, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.allKeys)
             return .success((0..<rows.rowCount).map { APIKey(rows, $0) })
         }
@@ -61,7 +71,7 @@ extension ControlLane {
 
     /// Reads a page of keys, including revoked ones, newest first.
     package func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>) {
-        perform("list_keys", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("list_keys", of: .service, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(before ?? .last)
             parameters.append(int32: Int32(clamping: limit))
@@ -72,7 +82,7 @@ extension ControlLane {
 
     /// Reads a key, revoked or not.
     package func key(_ id: KeyID, reply: @escaping Reply<APIKey>) {
-        perform("read_key", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("read_key", of: .service, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readKey, .identifier(id))
             return rows.rowCount == 1 ? .success(APIKey(rows, 0)) : .failure(.notFound)
         }
@@ -80,7 +90,7 @@ extension ControlLane {
 
     /// Revokes a key for good. Fails with `notFound` if there is no such key, or it was revoked before.
     package func revokeKey(_ id: KeyID, reply: @escaping Reply<Void>) {
-        perform("revoke_key", isRead: false, reply) { connection throws(PostgresError) in
+        commands.perform("revoke_key", reply) { connection throws(PostgresError) in
             let changed = try connection.execute(Statements.revokeKey, .identifier(id))
             return changed.affectedRowCount == 1 ? .success(()) : .failure(.notFound)
         }

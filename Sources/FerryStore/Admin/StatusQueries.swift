@@ -2,12 +2,22 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-// Status of the service and its nodes.
-extension ControlLane {
+/// Reads the status of the service. Any thread.
+package final class StatusQueries: Sendable {
+    private let reads: ReadPool
+    private let metrics: StoreMetrics
+    /// Position of the search for the oldest queued job.
+    private let oldestJobSearch = Mutex(OldestJobSearch())
+
+    init(_ reads: ReadPool, _ metrics: StoreMetrics) {
+        self.reads = reads
+        self.metrics = metrics
+    }
+
     /// Reads the counts of unfinished work, the age of the oldest job and delivery, and the nodes.
-    package func status(reply: @escaping Reply<StoreStatus>) {
-        let metrics = context.metrics
-        perform("status", isRead: true, reply) { [self] connection throws(PostgresError) in
+    package func read(reply: @escaping Reply<StoreStatus>) {
+        let metrics = metrics
+        reads.read("status", of: .service, reply) { [self] connection throws(PostgresError) in
             let look = oldestJobSearch.withLock { $0 }
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.readStatus, look.parameters)
@@ -29,14 +39,6 @@ extension ControlLane {
                     nodes: (0..<nodes.rowCount).map { NodeStatus(nodes, $0) },
                     roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9,
                     isPaused: row.bool(0, 8)))
-        }
-    }
-
-    /// Reads the status of all nodes.
-    package func nodes(reply: @escaping Reply<[NodeStatus]>) {
-        perform("nodes", isRead: true, reply) { connection throws(PostgresError) in
-            let rows = try connection.execute(Statements.readNodes)
-            return .success((0..<rows.rowCount).map { NodeStatus(rows, $0) })
         }
     }
 }

@@ -3,8 +3,25 @@ import Logging
 import Postgres
 import Sys
 
-// Starts, shows and cancels bulk operations, and counts what one would cover.
-extension ControlLane {
+/// Starts, shows and cancels bulk operations, and counts the jobs that one would cover. Any thread.
+package final class BulkCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let jobs: JobQueries
+    private let context: StoreContext
+    private let signals: StoreSignals
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ jobs: JobQueries, _ context: StoreContext,
+        _ signals: StoreSignals
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.jobs = jobs
+        self.context = context
+        self.signals = signals
+    }
+
     /// Candidates that one turn of a dry run looks at.
     private static let countRowCount = 5_000
 
@@ -15,12 +32,12 @@ extension ControlLane {
         _ new: NewBulkOperation, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<BulkOperation>>
     ) {
-        let context = context
+        let (context, signals) = (context, signals)
         let waking: Reply<Created<BulkOperation>> = { result in
-            context.bulkWakes.send(())
+            signals.bulkWakes.send(())
             reply(result)
         }
-        perform("create_bulk_operation", isRead: false, waking) {
+        commands.perform("create_bulk_operation", waking) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Created<BulkOperation>, StoreError
             > in
@@ -39,7 +56,7 @@ extension ControlLane {
     private static func first(
         _ key: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<BulkOperation, StoreError> {
-        switch try firstResponse(to: key, &connection) {
+        switch try FirstResponse.read(key, &connection) {
         case .failure(let error): .failure(error)
         case .success(nil): .failure(.tooManyBulkOperations)
         case .success(let first?): try bulkOperation(first.id(), key.tenant, &connection)
@@ -48,7 +65,7 @@ extension ControlLane {
 
     /// Reads a bulk operation. Fails with `notFound` for another tenant's operation.
     package func bulkOperation(_ id: BulkOperationID, tenant: String, reply: @escaping Reply<BulkOperation>) {
-        read("bulk_operation", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("bulk_operation", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             try Self.bulkOperation(id, tenant, &connection)
         }
     }
@@ -71,7 +88,7 @@ extension ControlLane {
         tenant: String, before: BulkOperationID?, limit: Int, reply: @escaping Reply<[BulkOperation]>
     ) {
         let log = context.logger
-        read("bulk_operations", for: tenant, reply) {
+        reads.read("bulk_operations", of: .tenant(tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[BulkOperation], StoreError> in
             var parameters = Parameters()
             parameters.append(text: tenant)
@@ -98,7 +115,7 @@ extension ControlLane {
         _ id: BulkOperationID, tenant: String, reply: @escaping Reply<BulkOperation>
     ) {
         let context = context
-        perform("cancel_bulk_operation", isRead: false, reply) {
+        commands.perform("cancel_bulk_operation", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<BulkOperation, StoreError> in
             var parameters = Parameters()
             parameters.append(id)
@@ -114,7 +131,7 @@ extension ControlLane {
         _ selection: BulkSelection, tenant: String, reply: @escaping Reply<Int64>
     ) {
         switch selection {
-        case .jobs(let ids): known(ids, tenant: tenant) { reply($0.map { Int64($0.count) }) }
+        case .jobs(let ids): jobs.known(ids, tenant: tenant) { reply($0.map { Int64($0.count) }) }
         case .filter(let filter):
             let now = context.clock.now()
             reads.readPage(

@@ -11,16 +11,21 @@ final class BulkOperationRunner: Sendable {
     /// Seconds until an operation is tried again whose step the database has refused.
     private static let repairSeconds = 60.0
 
-    private let context: StoreContext
+    private let insertion: JobInsertion
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ insertion: JobInsertion) {
+        self.insertion = insertion
+    }
 
-    func close() { context.bulkWakes.close() }
+    private var context: StoreContext { insertion.context }
+    private var signals: StoreSignals { insertion.signals }
+
+    func close() { signals.bulkWakes.close() }
 
     /// Body of the thread; returns after `close()`.
     func run() {
         let database = context.connection("bulk", counts: true, adjust: Self.adjust)
-        while !context.bulkWakes.isClosed {
+        while !signals.bulkWakes.isClosed {
             var pause = 1.0
             do {
                 pause = try runDue(database)
@@ -30,7 +35,7 @@ final class BulkOperationRunner: Sendable {
                 }
                 pause = max(pause, Double(database.retryIn / .milliseconds(1)) / 1_000)
             }
-            _ = context.bulkWakes.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
+            _ = signals.bulkWakes.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
         }
     }
 
@@ -43,10 +48,10 @@ final class BulkOperationRunner: Sendable {
 
     /// Carries out the steps that are due. Returns the seconds until the next check.
     private func runDue(_ database: ReconnectingConnection) throws(PostgresError) -> Double {
-        while !context.bulkWakes.isClosed {
+        while !signals.bulkWakes.isClosed {
             let outcome = try step(database)
             guard outcome.isDone else { break }
-            outcome.note(in: context)
+            outcome.note(insertion)
         }
         let clock = context.clock
         return try database.withConnection { connection throws(PostgresError) in
@@ -60,26 +65,27 @@ final class BulkOperationRunner: Sendable {
 
     /// Carries out one step. If the database refuses the change of a job, that job alone counts as failed.
     private func step(_ database: ReconnectingConnection) throws(PostgresError) -> BulkStep.Outcome {
+        let admission = insertion.admission
         var step = BulkStep(
-            context: context, changeCountMax: Limits.bulkStepChangeCount, skipsFirst: false)
+            insertion: insertion, changeCountMax: Limits.bulkStepChangeCount, skipsFirst: false)
         while true {
             var claimed: BulkOperationID?
             var admitted = AdmittedJobs()
             do {
-                let outcome = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
-                    [context] connection throws(PostgresError) -> BulkStep.Outcome in
+                let outcome = try database.withConnection(sendingUpTo: CommandQueue.sendCountMax) {
+                    [admission] connection throws(PostgresError) -> BulkStep.Outcome in
                     // Those of a transaction that was undone.
-                    context.admission.settle(&admitted, isCommitted: false)
+                    admission.settle(&admitted, isCommitted: false)
                     return try connection.transaction { connection throws(PostgresError) in
                         try step.commit(&connection, claimed: &claimed, admitted: &admitted)
                     }
                 }
-                context.admission.settle(&admitted, isCommitted: true)
+                admission.settle(&admitted, isCommitted: true)
                 return outcome
             } catch {
-                context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+                admission.settle(&admitted, isCommitted: error.isConnectionLost)
                 if error.isSessionChange {
-                    try context.readSessions(database)
+                    try insertion.sessionLoader.readSessions(database)
                     continue
                 }
                 guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, let claimed else {
@@ -89,9 +95,9 @@ final class BulkOperationRunner: Sendable {
                     "the database refused a step of a bulk operation",
                     metadata: ["operation.id": "\(claimed)", "error": "\(error)"])
                 if step.changeCountMax > 1 {
-                    step = BulkStep(context: context, changeCountMax: 1, skipsFirst: false)
+                    step = BulkStep(insertion: insertion, changeCountMax: 1, skipsFirst: false)
                 } else if !step.skipsFirst {
-                    step = BulkStep(context: context, changeCountMax: 1, skipsFirst: true)
+                    step = BulkStep(insertion: insertion, changeCountMax: 1, skipsFirst: true)
                 } else {
                     try postpone(claimed, database)
                     return .postponed

@@ -7,7 +7,7 @@ struct BulkRetry {
     /// Seconds after which a retry that waits for a limit of its tenant is tried again: limits change.
     private static let waitMax = 60.0
 
-    let context: StoreContext
+    let insertion: JobInsertion
     let tenant: String
     /// Trace context of the new jobs.
     let traceparent: String
@@ -31,12 +31,12 @@ struct BulkRetry {
         var tenantOnly = Parameters()
         tenantOnly.append(text: tenant)
         _ = try connection.execute(Statements.lockRetries, tenantOnly)
-        var found = try context.jobs(jobs, withBodies: false, &connection)
+        var found = try insertion.context.jobs(jobs, withBodies: false, &connection)
         let taken = Self.part(jobs, found)
         if taken.count < jobs.count { outcome.stoppedBefore = (jobs[taken.count], 0) }
         let sources = try sources(taken, &connection)
         let files = try knownSources(taken.compactMap { found[$0]?.record.spec }, &connection)
-        let sessions = context.sessions.current
+        let sessions = insertion.context.sessions.current
         var new: [NewJob] = []
         retrying: for id in taken {
             guard let stored = found.removeValue(forKey: id), stored.record.state.isTerminal,
@@ -49,7 +49,7 @@ struct BulkRetry {
             switch repeated(stored.record, source, sessions, files) {
             case .failure(let refusal): counts.add(refusal.reason)
             case .success(let job):
-                if let refusal = try context.refusal(of: job, &admitted, &connection) {
+                if let refusal = try insertion.admission.refusal(of: job, &admitted, &connection) {
                     // A limit of the tenant is reached: the operation waits until jobs have ended, or the
                     // next day has begun.
                     outcome.stoppedBefore = (id, min(Self.waitMax, max(1, refusal.retryAfter ?? 1)))
@@ -61,7 +61,7 @@ struct BulkRetry {
         guard !new.isEmpty else { return outcome }
         counts.changed += Int64(new.count)
         let submission = Submission(jobs: new, idempotency: nil) { _ in }
-        outcome.submitted = try SubmissionBatch([submission], context, isAlone: false).commit(
+        outcome.submitted = try SubmissionBatch([submission], insertion, isAlone: false).commit(
             &connection, epoch: sessions.epoch)
         return outcome
     }
@@ -106,16 +106,17 @@ struct BulkRetry {
     ) -> Result<NewJob, Refusal> {
         guard !source.isRetried else { return .failure(Refusal(reason: .alreadyRetried)) }
         var secrets: JobSecrets? = JobSecrets()
-        if let sealed = source.sealedSecrets { secrets = context.configuration.openSecrets(sealed) }
+        if let sealed = source.sealedSecrets { secrets = insertion.context.configuration.openSecrets(sealed) }
         guard let secrets else { return .failure(Refusal(reason: .internalError)) }
-        let configuration = context.configuration
+        let configuration = insertion.context.configuration
         let repetition = JobRepetition(
             egress: configuration.egress, secrets: configuration.seal,
             openResumeData: configuration.openResumePoint)
         do throws(JobRepetition.Refusal) {
             let job = try repetition.job(
                 repeating: RetrySource(record: record, secrets: secrets, payload: source.payload),
-                as: context.identifiers.make(), at: context.clock.now(), traceparent: traceparent)
+                as: insertion.context.identifiers.make(), at: insertion.context.clock.now(),
+                traceparent: traceparent)
             guard job.spec.sourceJobs.allSatisfy({ files.contains($0.job) }) else {
                 return .failure(Refusal(reason: .sourceMissing))
             }

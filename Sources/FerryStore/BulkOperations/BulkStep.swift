@@ -6,7 +6,7 @@ import Postgres
 /// that allow it, and records where the next step begins. After a crash the next step begins where the last
 /// committed one has ended, on any node.
 struct BulkStep {
-    let context: StoreContext
+    let insertion: JobInsertion
     /// Jobs that it changes at most.
     let changeCountMax: Int
     /// `true` to count the first job that would be changed as failed: the database refuses its change.
@@ -22,9 +22,9 @@ struct BulkStep {
         static let postponed = Outcome(isDone: true)
 
         /// Tells the other parts of this node. Call after the commit.
-        func note(in context: StoreContext) {
-            for command in commands { command.note(in: context) }
-            if let submitted { context.noteSubmitted(submitted) }
+        func note(_ insertion: JobInsertion) {
+            for command in commands { command.note(insertion.queueState) }
+            if let submitted { insertion.note(submitted) }
         }
     }
 
@@ -67,7 +67,7 @@ struct BulkStep {
         _ connection: inout Connection, claimed: inout BulkOperationID?, admitted: inout AdmittedJobs
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
-        parameters.append(context.clock.now())
+        parameters.append(insertion.context.clock.now())
         parameters.append(int32: Int32(Limits.bulkStepRowCount))
         let rows = try connection.execute(Statements.claimBulkOperation, parameters)
         guard rows.rowCount == 1 else { return Outcome() }
@@ -78,7 +78,7 @@ struct BulkStep {
         do throws(StoredJSONError) {
             work = try Work(rows)
         } catch {
-            context.logger.error(
+            insertion.context.logger.error(
                 "a bulk operation was ended: it cannot be read",
                 metadata: ["operation.id": "\(id)", "error": "\(error)"])
             var counts = BulkCounts()
@@ -96,7 +96,7 @@ struct BulkStep {
             try change(part.jobs, command, &counts, &outcome, &connection)
         } else {
             let retry = BulkRetry(
-                context: context, tenant: work.operation.tenant, traceparent: work.traceparent)
+                insertion: insertion, tenant: work.operation.tenant, traceparent: work.traceparent)
             let done = try retry.commit(part.jobs, &counts, admitted: &admitted, &connection)
             outcome.submitted = done.submitted
             if let stopped = done.stoppedBefore {
@@ -118,7 +118,7 @@ struct BulkStep {
         }
         let identifiers = work.identifiers ?? []
         return try scan.step(
-            identifiers, isLast: identifiers.count < Limits.bulkStepRowCount, &connection, context)
+            identifiers, isLast: identifiers.count < Limits.bulkStepRowCount, &connection, insertion.context)
     }
 
     /// The part of what a step has found that is changed in it.
@@ -161,7 +161,7 @@ struct BulkStep {
     ) throws(PostgresError) {
         var left = jobs
         for _ in 0..<10 where !left.isEmpty {
-            let found = try context.jobs(left, withBodies: false, &connection)
+            let found = try insertion.context.jobs(left, withBodies: false, &connection)
             var allowed: [StoredJob] = []
             for id in left {
                 guard let stored = found[id] else {
@@ -175,7 +175,7 @@ struct BulkStep {
                     allowed.append(stored)
                 }
             }
-            let done = try command.carryOut(allowed, &connection, context)
+            let done = try command.carryOut(allowed, &connection, insertion.queueState)
             counts.changed += Int64(done.changed.count)
             outcome.commands.append(done)
             left = []
@@ -196,7 +196,7 @@ struct BulkStep {
         _ id: BulkOperationID, _ counts: BulkCounts, _ position: JobID?, delay: Double = 0,
         _ connection: inout Connection
     ) throws(PostgresError) {
-        let now = context.clock.now()
+        let now = insertion.context.clock.now()
         let state: BulkOperationState =
             position != nil ? .running : counts.failed > 0 ? .failed : .succeeded
         var parameters = Parameters()

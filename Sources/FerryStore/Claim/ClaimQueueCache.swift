@@ -106,31 +106,13 @@ extension ClaimQueue {
     }
 }
 
-/// The part of a session's configuration that decides its share of the queue.
-struct SessionShare: Sendable, Equatable {
-    var weight = 1.0
-    /// Connections to one host; `nil` for no limit.
-    var connectionLimit: Int?
-}
-
-extension SessionSnapshot {
-    func share(tenant: String, session: String) -> SessionShare {
-        guard let record = record(tenant, session) else {
-            return SessionShare(connectionLimit: connectionsPerHostMax)
-        }
-        let configuration = record.configuration
-        return SessionShare(
-            weight: configuration.weight, connectionLimit: configuration.connectionsPerHostMax)
-    }
-}
-
-extension StoreContext {
+extension QueueState {
     /// Returns the name of a job's claim queue: a narrow one if a limit applies to the job. `home` is the
     /// only node that can run it.
     func claimQueueName(
         _ scope: RequestScope, session: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> ClaimQueueCache.Name {
-        let hosts = configuration.hosts
+        let hosts = context.configuration.hosts
         let limitsPath = hosts.limitsPath(of: scope)
         let isLimited =
             limitsPath || hosts.limit(of: scope) != nil
@@ -142,14 +124,14 @@ extension StoreContext {
 
     /// Returns the scope of a request to `url` with these secrets.
     func scope(tenant: String, url: String, origin: String, _ secrets: JobSecrets) -> RequestScope {
-        let credentials = secrets.credentialBytes.map { configuration.hashCredentials($0) }
+        let credentials = secrets.credentialBytes.map { context.configuration.hashCredentials($0) }
         return RequestScope(
             tenant: tenant, origin: origin, path: RequestScope.path(ofURL: url, credentials: credentials))
     }
 
     func scope(of job: NewJob) -> RequestScope {
         guard let bytes = job.request.secrets.credentialBytes else { return job.scope }
-        let path = job.scope.path + "#" + configuration.hashCredentials(bytes)
+        let path = job.scope.path + "#" + context.configuration.hashCredentials(bytes)
         return RequestScope(tenant: job.tenant, origin: job.origin, path: path)
     }
 

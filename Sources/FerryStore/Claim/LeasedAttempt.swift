@@ -12,11 +12,11 @@ extension Attempt {
     }
 
     /// Makes an attempt of a leased row. `nil` if its spec or secrets cannot be read.
-    convenience init?(_ stored: StoredJob, _ context: StoreContext) {
+    convenience init?(_ stored: StoredJob, _ queueState: QueueState) {
         let fromRow = stored.record.storedSpec
-        let storedSpec = context.specs.take(stored.record.id, json: fromRow.json) ?? fromRow
-        guard let spec = storedSpec.whole(opening: context.configuration.seal),
-            let secrets = stored.secrets(context)
+        let storedSpec = queueState.specs.take(stored.record.id, json: fromRow.json) ?? fromRow
+        guard let spec = storedSpec.whole(opening: queueState.context.configuration.seal),
+            let secrets = stored.secrets(queueState.context)
         else { return nil }
         let record = stored.record
         self.init(
@@ -25,11 +25,11 @@ extension Attempt {
             startedAt: record.startedAt ?? record.createdAt, spec: spec,
             storedSpec: storedSpec, secrets: secrets, sealedSecrets: stored.sealedSecrets,
             payload: stored.payload, origin: stored.origin,
-            scopePath: context.scope(
+            scopePath: queueState.scope(
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home,
-            delayedRedirect: stored.delayedRedirect(context))
+            delayedRedirect: stored.delayedRedirect(queueState.context))
     }
 }
 

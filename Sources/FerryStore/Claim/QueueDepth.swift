@@ -63,7 +63,8 @@ extension QueueView {
     ) -> (key: OriginScope, isPaced: Bool)? {
         guard let scope = queue.scope else { return nil }
         let limited = scope.scopes.compactMap { one -> (OriginScope, Bool)? in
-            guard let limit = context.configuration.hosts.limit(at: scope.origin, one), isSo(limit) else {
+            guard let limit = queueState.context.configuration.hosts.limit(at: scope.origin, one), isSo(limit)
+            else {
                 return nil
             }
             return (OriginScope(origin: scope.origin, scope: one), limit.requestRate != nil)
@@ -73,9 +74,9 @@ extension QueueView {
 
     /// Notes that a connection in a scope is free: claim queues that waited for its permits are tried again.
     mutating func note(closedAt scope: RequestScope) {
-        let (origin, now) = (scope.origin, context.clock.now())
+        let (origin, now) = (scope.origin, queueState.context.clock.now())
         if !paced.isEmpty { paced = paced.filter { $0.value > now } }
-        let (hosts, paced) = (context.configuration.hosts, paced)
+        let (hosts, paced) = (queueState.context.configuration.hosts, paced)
         schedule.wake(origin: origin) { queue in
             // A hold or a rate allows nothing more when an attempt ends.
             queue.scope?.scopes.contains { one in

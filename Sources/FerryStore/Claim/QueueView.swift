@@ -6,7 +6,7 @@ import Sys
 /// What the dispatcher knows of the queue: which claim queues may have jobs, and when it scans again. Lives
 /// on the dispatcher's thread.
 struct QueueView {
-    let context: StoreContext
+    let queueState: QueueState
     var schedule = ClaimSchedule()
     /// Wide claim queues that gave fewer jobs than asked for while origins are limited or unreachable. They
     /// are empty, or have jobs to move to narrow claim queues.
@@ -54,16 +54,18 @@ struct QueueView {
     private static let headLifetimeMax: Int64 = 5_000_000_000
     /// Seconds until the queues of a tenant are looked at again that has lent its part of the slots.
     private static let loanPause = 0.25
-    init(_ context: StoreContext) { self.context = context }
+    init(_ queueState: QueueState) {
+        self.queueState = queueState
+    }
 
     /// Returns when the next claim or scan is due while slots are free, in monotonic nanoseconds.
     func nextInstant(_ now: Int64) -> Int64 {
-        if schedule.hasReady || context.backlog.count.map({ $0 > 0 }) == true { return now }
+        if schedule.hasReady || queueState.backlog.count.map({ $0 > 0 }) == true { return now }
         var next = nextPoll
         if !pausedQueues.isEmpty { next = min(next, nextDiversion) }
-        if context.backlog.wantedScan != nil { next = min(next, nextScan) }
+        if queueState.backlog.wantedScan != nil { next = min(next, nextScan) }
         if let wake = schedule.nextWake {
-            next = min(next, now + Int64(min(max(0, wake - context.clock.now()), 1e6) * 1e9))
+            next = min(next, now + Int64(min(max(0, wake - queueState.context.clock.now()), 1e6) * 1e9))
         }
         return next
     }
@@ -72,7 +74,7 @@ struct QueueView {
     mutating func note(ended result: AttemptResult) {
         let attempt = result.attempt
         note(closedAt: attempt.scope)
-        context.connections.forget(attempt)
+        queueState.hostState.connections.forget(attempt)
         let charge = charged.removeValue(forKey: attempt.job)
         guard let trace = result.trace else { return }
         schedule.ended(
@@ -90,25 +92,25 @@ struct QueueView {
 
     /// Adds the jobs that this process has queued, and unblocks claim queues whose pause is over.
     mutating func learn() {
-        mark = context.backlog.mark
-        for (queue, addition) in context.backlog.takeAdditions() {
+        mark = queueState.backlog.mark
+        for (queue, addition) in queueState.backlog.takeAdditions() {
             add(queue, head: addition.head)
             queuedCounts[queue.tenant, default: 0] += addition.count
             noteNewJob(in: queue, head: addition.head)
         }
-        let now = context.clock.now()
+        let now = queueState.context.clock.now()
         schedule.wake(at: now)
-        for tenant in context.configuration.slots.tenantsWithoutLoans {
+        for tenant in queueState.context.configuration.slots.tenantsWithoutLoans {
             schedule.block(tenant: tenant, until: now + Self.loanPause)
         }
     }
 
     /// Notes that jobs of the claim queue were queued.
     mutating func add(_ queue: ClaimQueue, head: Timestamp) {
-        let share = context.sessions.current.share(tenant: queue.tenant, session: queue.session)
-        let host = queue.scope.flatMap { context.configuration.hosts.limit(of: $0) }
+        let share = queueState.context.sessions.current.share(tenant: queue.tenant, session: queue.session)
+        let host = queue.scope.flatMap { queueState.context.configuration.hosts.limit(of: $0) }
         add(.init(queue: queue, head: head, hostLimit: host?.countAtOnce, blockedUntil: nil), share)
-        if let until = host?.blockedUntil, until > context.clock.now() {
+        if let until = host?.blockedUntil, until > queueState.context.clock.now() {
             schedule.block(queue.id, until: until)
         }
     }
@@ -116,19 +118,22 @@ struct QueueView {
     /// Returns `true` if this node may lease from the claim queue. Jobs for one node are left to it until a
     /// scan finds that it is gone.
     private func isForThisNode(_ found: Claims.Found) -> Bool {
-        found.isHomeGone || found.queue.home == nil || found.queue.home == context.configuration.node
+        found.isHomeGone || found.queue.home == nil
+            || found.queue.home == queueState.context.configuration.node
     }
 
     private mutating func add(_ found: Claims.Found, _ share: SessionShare) {
         guard isForThisNode(found) else { return }
-        context.held.noteQueued(found.queue, head: found.head)
+        queueState.held.noteQueued(found.queue, head: found.head)
         var limit: Int?
         if found.queue.origin != nil {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
         let victim = schedule.add(
             found.queue, head: found.head, weight: share.weight, limit: limit,
-            limited: found.queue.scope.flatMap { context.configuration.hosts.widestLimited(of: $0) })
+            limited: found.queue.scope.flatMap {
+                queueState.context.configuration.hosts.widestLimited(of: $0)
+            })
         if let victim {
             // The schedule has dropped it.
             suspects.remove(victim)
@@ -161,23 +166,23 @@ struct QueueView {
     /// jobs that are submitted meanwhile can still be leased in their submission.
     var wantedSlots: Int {
         guard schedule.hasReady else { return 0 }
-        guard let count = context.backlog.count else { return Limits.claimBatchMax }
+        guard let count = queueState.backlog.count else { return Limits.claimBatchMax }
         return min(count + Self.extraCountMax * schedule.readyCount, Limits.claimBatchMax)
     }
 
     /// Returns `true` if a scan is due.
     func scans(_ now: Int64) -> Bool {
-        now >= nextPoll || (now >= nextScan && context.backlog.wantedScan != nil)
+        now >= nextPoll || (now >= nextScan && queueState.backlog.wantedScan != nil)
     }
 
     /// Returns what the next transaction asks for: `count` jobs, and `held` more to prefetch unless a limit
     /// applies to one of the claim queues. Follow with `settle` or `abandon`.
     mutating func plan(_ count: Int, held: Int = 0, scans: Bool) -> Claims {
         var claims = Claims()
-        let (sessions, hosts) = (context.sessions.current, context.configuration.hosts)
+        let (sessions, hosts) = (queueState.context.sessions.current, queueState.context.configuration.hosts)
         let now = Sys.monotonicNanoseconds()
         claims.hasLimits = !hosts.isEmpty
-        claims.hasUnreachable = context.health.knowsUnreachable
+        claims.hasUnreachable = queueState.hostState.health.knowsUnreachable
         claims.mayDivert = now >= nextDiversion
         var requests = plan(count + held)
         claims.prefetches = held > 0 && !requests.isEmpty
@@ -211,9 +216,9 @@ struct QueueView {
         if scans {
             claims.scanAfter = scanAfter
             if scanAfter == .min {
-                context.connections.recount()
-                scanRequest = context.backlog.wantedScan
-                claims.limitedSessions = context.limitedQueues(sessions)
+                queueState.hostState.connections.recount()
+                scanRequest = queueState.backlog.wantedScan
+                claims.limitedSessions = queueState.limitedQueues(sessions)
             }
         }
         return claims
@@ -231,19 +236,19 @@ struct QueueView {
     }
 
     private func isUnreachable(_ queue: ClaimQueue) -> Bool {
-        queue.origin.map { context.health.unreachable($0) != nil } ?? false
+        queue.origin.map { queueState.hostState.health.unreachable($0) != nil } ?? false
     }
 
     /// Takes in the outcome of a committed claim that took `nanoseconds`.
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
-        let now = context.clock.now()
+        let now = queueState.context.clock.now()
         if claims.mayDivert,
             !claims.unreachable.isEmpty || !claims.pausedQueues.isEmpty || !claims.suspects.isEmpty
                 || !claims.mixed.isEmpty
         {
             nextDiversion = Sys.monotonicNanoseconds() + (Self.diversionPause - 1) * nanoseconds
         }
-        let isClosed = !context.configuration.downloads.isOpen
+        let isClosed = !queueState.context.configuration.downloads.isOpen
         noteCharges(claims, outcome)
         for request in claims.wide {
             let leased = outcome.leased[request.queue.id] ?? (0, nil)
@@ -281,7 +286,7 @@ struct QueueView {
         }
         if !pausedQueues.isEmpty { settlePaused(claims, outcome) }
         for request in claims.requests { settleCount(request.queue, outcome.leased[request.queue.id]?.count) }
-        let sessions = context.sessions.current
+        let sessions = queueState.context.sessions.current
         for found in outcome.found {
             guard isForThisNode(found) else {
                 schedule.remove(found.queue.id)
@@ -344,7 +349,7 @@ struct QueueView {
         pausedQueues[queue.id] = queue
         heads[queue.id] = nil
         let rest = min(Self.limitedPauseMax, Self.limitedPauseShare * Double(nanoseconds) / 1e9)
-        schedule.settle(request, claimed: claimed, .blocked(until: context.clock.now() + rest))
+        schedule.settle(request, claimed: claimed, .blocked(until: queueState.context.clock.now() + rest))
         return true
     }
 
@@ -383,7 +388,7 @@ struct QueueView {
     }
 
     /// Tells submissions whether queued jobs are left that go before theirs.
-    func publish() { context.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
+    func publish() { queueState.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
 
     private mutating func settleScan(_ outcome: Claims.Outcome, _ nanoseconds: Int64) {
         let now = Sys.monotonicNanoseconds()
@@ -394,11 +399,12 @@ struct QueueView {
             nextPoll = nextScan
             return
         }
-        if let scanRequest { context.backlog.scanned(scanRequest) }
-        if outcome.uncountedCount > 0 { context.backlog.addUnknown() }
+        if let scanRequest { queueState.backlog.scanned(scanRequest) }
+        if outcome.uncountedCount > 0 { queueState.backlog.addUnknown() }
         // Without notifications the node scans more often.
         let hearsOfChanges =
-            context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
+            queueState.nodeState.isListening.load(ordering: .relaxed)
+            || !queueState.nodeState.hasPeers.load(ordering: .relaxed)
         nextPoll = now + max(hearsOfChanges ? 1_000_000_000 : 250_000_000, Self.scanPause * scanNanoseconds)
         (scanAfter, scanNanoseconds, scanRequest) = (.min, 0, nil)
     }
@@ -407,6 +413,6 @@ struct QueueView {
     mutating func abandon(_ claims: Claims) {
         for request in claims.requests { schedule.settle(request, claimed: 0, .more) }
         (scanAfter, scanNanoseconds, scanRequest) = (.min, 0, nil)
-        context.backlog.addUnknown()
+        queueState.backlog.addUnknown()
     }
 }

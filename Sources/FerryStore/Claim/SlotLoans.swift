@@ -8,18 +8,20 @@ struct SlotLoans {
     private static let pause: Int64 = 100_000_000
     private static let interval: Int64 = 250_000_000
 
-    let context: StoreContext
+    let queueState: QueueState
     /// The demand is not computed before.
     private var nextDemand: Int64 = 0
     /// `true` if the demand was to be computed earlier.
     private var isDue = false
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ queueState: QueueState) {
+        self.queueState = queueState
+    }
 
-    private var slots: WorkerSlots { context.configuration.slots }
+    private var slots: WorkerSlots { queueState.context.configuration.slots }
 
     private func hasJobsToBegin(_ queue: QueueView) -> Bool {
-        queue.schedule.hasReady || context.held.count > 0
+        queue.schedule.hasReady || queueState.held.count > 0
     }
 
     /// Returns when the demand is computed next; `nil` if no job waits for a slot.
@@ -32,13 +34,13 @@ struct SlotLoans {
     /// many slots as it reserves.
     mutating func note(_ queue: QueueView, _ now: Int64) {
         guard hasJobsToBegin(queue) else { return forget() }
-        guard slots.freeCount == 0, let runner = context.attemptRunner else { return }
+        guard slots.freeCount == 0, let runner = queueState.signals.attemptRunner else { return }
         isDue = now < nextDemand
         guard !isDue else { return }
         nextDemand = now + Self.pause
         var held = runner.attemptCounts()
         for (tenant, count) in slots.lentByTenant { held[tenant]? -= count }
-        let queued = queue.readyCounts.merging(context.held.countsByTenant) { $0 + $1 }
+        let queued = queue.readyCounts.merging(queueState.held.countsByTenant) { $0 + $1 }
         let demand = SlotDemand(
             queued: queued, held: held.filter { $0.value > 0 }, capacity: slots.capacity)
         slots.expect(demand.count, for: demand.tenants)

@@ -6,7 +6,7 @@ extension QueueView {
     /// used up until the day ends; a scan unblocks them for a look.
     mutating func plan(_ count: Int) -> [ClaimSchedule.Request] {
         guard count > 0 else { return [] }
-        let (quotas, now) = (context.configuration.quotas, context.clock.now())
+        let (quotas, now) = (queueState.context.configuration.quotas, queueState.context.clock.now())
         while true {
             let requests = schedule.plan(count)
             var allowed: [ClaimSchedule.Request] = []

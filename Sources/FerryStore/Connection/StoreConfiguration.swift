@@ -64,9 +64,6 @@ package struct StoreConfiguration: Sendable {
     package var leaseSeconds = Limits.leaseSeconds
     /// Seconds between heartbeats.
     package var heartbeatSeconds = Limits.heartbeatSeconds
-    /// Keeps results that cannot be committed before the end, for the next start. If `nil` they are lost, and
-    /// their jobs run again.
-    package var spool: ResultSpool?
     /// Seconds after which a prefetched job that has no slot goes back to the queue.
     package var heldSeconds = 0.1
     /// Maximum number of jobs that a node leases as it inserts them and holds in memory until it has a free

@@ -4,127 +4,29 @@ import Postgres
 import Synchronization
 import Sys
 
-/// What the threads of one store share. Any thread may use all of it.
+/// What all threads of one store use: its settings, clock, log and counters, and their connections. Any thread.
 final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let damagedRows: DamagedRows
     let metrics = StoreMetrics()
-    /// Leases that this process knows. Other leases of this node are found and given back.
-    let leaseRegistry = LeaseRegistry()
-    /// The lease of this node, on which the leases of its jobs rest.
-    let lease: NodeLease
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
-    let backlog = Backlog()
-    let claimQueues = ClaimQueueCache()
-    let specs = SpecCache()
-    let edits = EditRegistry()
-    let recentResults = RecentResults()
-    /// Times at which jobs must have ended, for the `Reaper`; closed to end the heartbeat thread.
-    let expiries = Mailbox<Timestamp>()
-    let workers = WorkerCounts()
-    let events = EventSignal()
-    let sessions: SessionCache
-    /// Wakes the `Housekeeper`; closed to end it.
-    let chores = Mailbox<Void>()
-    /// Wakes the `ScheduleRunner`; closed to end it.
-    let scheduleWakes = Mailbox<Void>()
-    /// Requests of the `TenantCounts`; closed to end it.
-    let countRequests = Mailbox<TenantCounts.Message>()
-    /// Wakes the `BulkOperationRunner`; closed to end it.
-    let bulkWakes = Mailbox<Void>()
-    let limits: LimitsCache
-    let health = HostHealth()
-    let connections: ConnectionRegistry
     /// Start of this process, as in the table `nodes`.
     let startedAt: Timestamp
-    let admission: Admission
-    /// Start conditions of discretionary jobs; `nil` before the `ScheduleRunner` has read them.
-    let outlook = Mutex<DiscretionaryOutlook?>(nil)
-    let holds = Mutex(OperatorHolds())
-    let throughputs = ThroughputEstimates()
     /// Shortens the waits of all connections once the store stops.
     let shutdownTimeout = ShutdownTimeout()
-    /// `false` while this node drains, is cut off, or operators have paused the service.
-    let isLeasing: Atomic<Bool>
-    /// `true` if other nodes are alive and must be notified.
-    let hasPeers = Atomic<Bool>(true)
-    /// The other nodes at the last heartbeat.
-    let peers = Mutex<[NodeID: PeerNode]>([:])
-    let isListening = Atomic<Bool>(false)
-    let held: HeldAttempts
-    /// Receives the results of prefetched attempts that have not begun.
-    let heldResult = Mutex(ValueCallback<AttemptResult> { _ in })
-    private let wakeDependents = Mutex<Callback?>(nil)
-    /// Wakes the dispatcher for queued jobs (`nil`) or at the next begin date.
-    let dispatcherWake = Mutex(ValueCallback<Timestamp?> { _ in })
-    private let runner = Mutex<(any AttemptRunner)?>(nil)
-    private let observer = Mutex<(any CommitObserver)?>(nil)
-    private let prober = Mutex<(any HostProber)?>(nil)
 
     init(_ configuration: StoreConfiguration) {
         self.configuration = configuration
         damagedRows = DamagedRows(configuration.logger)
         let clock = configuration.clock
-        sessions = configuration.sessions
         identifiers = IdentifierGenerator(random: BufferedRandom()) { clock.now() }
         startedAt = clock.now()
-        lease = NodeLease(seconds: configuration.leaseSeconds)
-        held = HeldAttempts(
-            seconds: configuration.heldSeconds, submittedMax: configuration.heldSubmissionMax)
-        connections = ConnectionRegistry(configuration)
-        admission = Admission(
-            jobCountMax: configuration.jobCountMax, quotas: configuration.quotas, clock: clock)
-        isLeasing = Atomic(configuration.isWorker)
-        limits = LimitsCache(fallback: configuration.limits)
     }
-
-    func connect(
-        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?
-    ) {
-        self.runner.withLock { $0 = runner }
-        self.prober.withLock { $0 = prober }
-        self.observer.withLock { $0 = observer }
-    }
-
-    /// Sets the function that `noteDependencies` calls.
-    func connect(dependents wake: @escaping @Sendable () -> Void) {
-        let callback = Callback(wake)
-        wakeDependents.withLock { $0 = callback }
-    }
-
-    /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_outbox`.
-    func noteDependencies() { wakeDependents.withLock { $0 }?() }
-
-    /// Wakes the reaper for a job that must have ended at this time, if that is before the reaper reads the
-    /// next such time from the database: at each heartbeat. Call after the commit.
-    func noteExpiry(_ expiry: Timestamp) {
-        if expiry - clock.now() < Limits.expiryNoticeSeconds { expiries.send(expiry) }
-    }
-
-    /// Notes a committed submission that has leased no job.
-    func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
-        metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
-        if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
-        let wake = dispatcherWake.withLock { $0 }
-        if !outcome.queued.isEmpty, configuration.isWorker {
-            specs.insert(outcome.queued)
-            backlog.add(outcome.additions)
-            wake(nil)
-        }
-        if let earliest = outcome.earliestBegin { wake(earliest) }
-        if let earliest = outcome.earliestExpiry { noteExpiry(earliest) }
-    }
-
-    /// `true` if this node may lease and begin jobs: nothing forbids it, and its own lease is held. Without a
-    /// lease other nodes would run the same jobs.
-    var mayLease: Bool { isLeasing.load(ordering: .relaxed) && lease.isHeld }
 
     var logger: Logger { configuration.logger }
     var clock: DatabaseClock { configuration.clock }
-    var attemptRunner: (any AttemptRunner)? { runner.withLock { $0 } }
-    var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
-    var hostProber: (any HostProber)? { prober.withLock { $0 } }
+    var sessions: SessionCache { configuration.sessions }
 
     /// Makes the connection of one thread, which alone uses it. `name` appears in the log and in
     /// `application_name`. `adjust` changes its options. With `counts` it often changes `job_counts`, and

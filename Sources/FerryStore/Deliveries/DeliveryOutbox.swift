@@ -15,9 +15,18 @@ package final class DeliveryOutbox: DeliveryStore {
     }
 
     private let context: StoreContext
+    private let signals: StoreSignals
+    private let keepInFile: @Sendable ([DeliveryTry]) -> Bool
     private let mailbox = Mailbox<Message>()
 
-    init(_ context: StoreContext) { self.context = context }
+    init(
+        _ context: StoreContext, _ signals: StoreSignals,
+        keepInFile: @escaping @Sendable ([DeliveryTry]) -> Bool
+    ) {
+        self.context = context
+        self.signals = signals
+        self.keepInFile = keepInFile
+    }
 
     /// Leases due deliveries for `leaseSeconds`. May be called from any thread. The reply comes on the
     /// outbox's thread, and is empty if the database is unreachable or the outbox is closed.
@@ -44,7 +53,7 @@ package final class DeliveryOutbox: DeliveryStore {
                 options.connectTimeout = .seconds(2)
                 options.settings.append(.init("synchronous_commit", "off"))
             })
-        var state = OutboxState(context)
+        var state = OutboxState(context, signals, keepInFile: keepInFile)
         var tries: [DeliveryTry] = []
         while true {
             let wait = tries.isEmpty ? -1 : Int32(max(database.retryIn, state.rest) / .milliseconds(1)) + 1
@@ -54,14 +63,14 @@ package final class DeliveryOutbox: DeliveryStore {
             if !tries.isEmpty, state.rest == .zero {
                 let count = tries.count
                 state.keep(&tries, database)
-                if tries.count < count { context.events.deliveriesEnded() }
+                if tries.count < count { signals.events.deliveriesEnded() }
             }
             for case .claim(let demand, let seconds, let reply) in messages {
                 reply(state.claim(demand, seconds, database))
             }
             state.sweep(database)
             if mailbox.isClosed && messages.isEmpty {
-                if !tries.isEmpty { state.spool(tries) }
+                if !tries.isEmpty { state.save(tries) }
                 return
             }
         }
@@ -81,6 +90,8 @@ private struct OutboxState {
     private static let pauseAfterShortage: Int64 = 1_000_000_000
 
     private let context: StoreContext
+    private let signals: StoreSignals
+    private let keepInFile: @Sendable ([DeliveryTry]) -> Bool
     private static let first = ReceiverQueueID(high: 0, low: 0)
     /// The receiver queue after which the next claim begins. While one claim cannot take everything, this is
     /// the one served last, so that all have their turn.
@@ -93,7 +104,14 @@ private struct OutboxState {
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
     private var restsUntil: Int64 = 0
 
-    init(_ context: StoreContext) { self.context = context }
+    init(
+        _ context: StoreContext, _ signals: StoreSignals,
+        keepInFile: @escaping @Sendable ([DeliveryTry]) -> Bool
+    ) {
+        self.context = context
+        self.signals = signals
+        self.keepInFile = keepInFile
+    }
 
     /// Time until tries may be sent; zero if they may be sent now.
     var rest: Duration { .nanoseconds(max(0, restsUntil - Sys.monotonicNanoseconds())) }
@@ -122,9 +140,9 @@ private struct OutboxState {
     }
 
     /// Saves tries in a file for the next start of this node.
-    func spool(_ tries: [DeliveryTry]) {
+    func save(_ tries: [DeliveryTry]) {
         let count: Logger.Metadata = ["count": "\(tries.count)"]
-        if context.configuration.spool?.keep(tries, context.logger) == true {
+        if keepInFile(tries) {
             context.logger.warning(
                 "delivery tries were saved to a file: the next start writes them to the database",
                 metadata: count)
@@ -148,11 +166,11 @@ private struct OutboxState {
             }
             // If a crash prevents this, the next check of these jobs does it (remind_jobs.sql).
             if !acknowledged.isEmpty {
-                try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
+                try Acknowledgements(context, signals).add(acknowledged.map { ($0, nil) }, &connection)
             }
             return disabled
         }
-        if !disabled.isEmpty { context.events.written(isWanted: true) }
+        if !disabled.isEmpty { signals.events.written(isWanted: true) }
         for (id, tenant, reason) in disabled {
             context.logger.warning(
                 "a webhook endpoint was disabled",

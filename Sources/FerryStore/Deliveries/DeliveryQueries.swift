@@ -2,7 +2,20 @@ package import FerryCore
 import Postgres
 
 // Reads of deliveries, and redelivery.
-extension ControlLane {
+/// Reads deliveries with their tries, and redelivers them. Any thread.
+package final class DeliveryQueries: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let jobs: any JobLookup
+    private let signals: StoreSignals
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: any JobLookup, _ signals: StoreSignals) {
+        self.commands = commands
+        self.reads = reads
+        self.jobs = jobs
+        self.signals = signals
+    }
+
     /// Reads a page of the deliveries of a job or an endpoint with their tries, newest first. `state` and
     /// `type` filter them if given.
     package func deliveries(
@@ -20,28 +33,15 @@ extension ControlLane {
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
         reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
-        self.job(job, tenant: tenant) { [self] found in
+        jobs.job(job, tenant: tenant) { [self] found in
             if case .failure(let error) = found { return reply(.failure(error)) }
             deliveries(of: .job(job), tenant: tenant, before: before, limit: limit, reply: reply)
         }
     }
 
-    /// Like `deliveries(of:)` for an endpoint. Fails with `notFound` for another tenant's endpoint.
-    package func deliveries(
-        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
-        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
-    ) {
-        self.webhook(webhook, tenant: tenant) { [self] found in
-            if case .failure(let error) = found { return reply(.failure(error)) }
-            deliveries(
-                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
-                reply: reply)
-        }
-    }
-
     /// Reads a delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        read("delivery", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("delivery", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -52,21 +52,21 @@ extension ControlLane {
 
     /// Makes a delivery due at once, whatever its state is, and reads it.
     package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        let context = context
+        let signals = signals
         let read: Reply<Void> = { [self] result in
             switch result {
             case .success: delivery(id, tenant: tenant, reply: reply)
             case .failure(let error): reply(.failure(error))
             }
         }
-        perform("redeliver", isRead: false, read) { connection throws(PostgresError) in
+        commands.perform("redeliver", read) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
             guard try connection.execute(Statements.redeliver, parameters).rowCount == 1 else {
                 return .failure(.notFound)
             }
-            context.commitObserver?.deliveriesAdded(1)
+            signals.commitObserver?.deliveriesAdded(1)
             return .success(())
         }
     }

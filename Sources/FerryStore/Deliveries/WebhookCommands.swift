@@ -3,19 +3,37 @@ import Postgres
 import Synchronization
 
 // Reads and changes of webhook endpoints.
-extension ControlLane {
+/// Reads, changes and tests webhook endpoints. Any thread.
+package final class WebhookCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let queries: DeliveryQueries
+    private let context: StoreContext
+    private let signals: StoreSignals
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, queries: DeliveryQueries, _ context: StoreContext,
+        _ signals: StoreSignals
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.queries = queries
+        self.context = context
+        self.signals = signals
+    }
+
     /// Maximum number of deliveries that one statement of a replay makes due.
     private static let replayBatchMax: Int32 = 2_000
 
     /// Creates an endpoint, or finds the one that the first request with the same key created. Replies
     /// `limitReached` if the tenant has `Limits.webhookCountMax` endpoints.
     package func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
-        let context = context
-        perform("create_webhook", isRead: false, reply) {
+        let (context, signals) = (context, signals)
+        commands.perform("create_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<WebhookCreation, StoreError> in
             let rows = try connection.execute(
                 Statements.createWebhook, .new(new, node: context.configuration.node))
-            context.events.hasEndpoints.store(true, ordering: .relaxed)
+            signals.events.hasEndpoints.store(true, ordering: .relaxed)
             if rows.bool(0, 0) { return .success(.made(new.record)) }
             guard let key = new.idempotency else { return .success(.limitReached) }
             switch try Self.made(with: key, &connection) {
@@ -29,14 +47,14 @@ extension ControlLane {
     /// Reads what the first request with this key created, also if it was changed or deleted since. Fails
     /// with `notFound` if there was none.
     package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>) {
-        read("keyed_webhook", for: key.tenant, reply) { connection throws(PostgresError) in
+        reads.read("keyed_webhook", of: .tenant(key.tenant), reply) { connection throws(PostgresError) in
             try Self.made(with: key, &connection)
         }
     }
 
     /// Reads an endpoint. Fails with `notFound` for another tenant's endpoint.
     package func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
-        read("webhook", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("webhook", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             try Self.webhook(id, tenant, &connection)
         }
     }
@@ -45,7 +63,7 @@ extension ControlLane {
     package func webhooks(
         tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>
     ) {
-        read("webhooks", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("webhooks", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(before ?? .last)
@@ -62,8 +80,8 @@ extension ControlLane {
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>
     ) {
-        let context = context
-        perform("edit_webhook", isRead: false, reply) {
+        let signals = signals
+        commands.perform("edit_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<WebhookRecord, InvalidFields>, StoreError
             > in
@@ -87,7 +105,7 @@ extension ControlLane {
                 guard rows.rowCount == 1 else { continue }
                 // The sender looks again: deliveries of an enabled endpoint may be due, and those claimed for
                 // an older revision have to be returned.
-                context.commitObserver?.deliveriesAdded(0)
+                signals.commitObserver?.deliveriesAdded(0)
                 return .success(.success(WebhookRecord(rows, 0)))
             }
             return .failure(.unavailable)
@@ -98,8 +116,8 @@ extension ControlLane {
     package func deleteWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
-        let context = context
-        perform("delete_webhook", isRead: false, reply) {
+        let signals = signals
+        commands.perform("delete_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             for _ in 0..<10 {
                 switch try Self.webhook(id, tenant, &connection) {
@@ -113,7 +131,7 @@ extension ControlLane {
                     let gone = try connection.execute(Statements.deleteWebhook, parameters)
                     guard gone.affectedRowCount == 1 else { continue }
                     // The sender looks again and returns the deliveries that it has claimed.
-                    context.commitObserver?.deliveriesAdded(0)
+                    signals.commitObserver?.deliveriesAdded(0)
                     return .success(())
                 }
             }
@@ -121,12 +139,26 @@ extension ControlLane {
         }
     }
 
+    /// Reads a page of the deliveries of an endpoint, newest first. Fails with `notFound` for another tenant's
+    /// endpoint.
+    package func deliveries(
+        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
+    ) {
+        self.webhook(webhook, tenant: tenant) { [self] found in
+            if case .failure(let error) = found { return reply(.failure(error)) }
+            queries.deliveries(
+                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
+                reply: reply)
+        }
+    }
+
     /// Adds a `webhook.ping` delivery, which is due at once and tried once.
     package func pingWebhook(
         _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>
     ) {
-        let context = context
-        perform("ping_webhook", isRead: false, reply) { connection throws(PostgresError) in
+        let (context, signals) = (context, signals)
+        commands.perform("ping_webhook", reply) { connection throws(PostgresError) in
             let (delivery, event): (DeliveryID, EventID) = (
                 context.identifiers.make(), context.identifiers.make()
             )
@@ -140,7 +172,7 @@ extension ControlLane {
             guard try connection.execute(Statements.pingWebhook, parameters).rowCount == 1 else {
                 return .failure(.notFound)
             }
-            context.commitObserver?.deliveriesAdded(1)
+            signals.commitObserver?.deliveriesAdded(1)
             return .success(delivery)
         }
     }
@@ -176,7 +208,7 @@ extension ControlLane {
             switch result {
             case .failure(let error): reply(.failure(error))
             case .success(let ids):
-                if !ids.isEmpty { context.commitObserver?.deliveriesAdded(ids.count) }
+                if !ids.isEmpty { signals.commitObserver?.deliveriesAdded(ids.count) }
                 let total = count + Int64(ids.count)
                 guard let last = ids.last, ids.count == Int(Self.replayBatchMax) else {
                     return reply(.success(total))
@@ -184,7 +216,7 @@ extension ControlLane {
                 replayNext(replay, after: last, count: total, reply)
             }
         }
-        perform("replay_deliveries", isRead: false, step) { connection throws(PostgresError) in
+        commands.perform("replay_deliveries", step) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(replay.endpoint)
             parameters.append(after)

@@ -2,14 +2,22 @@ package import FerryCore
 import Postgres
 import Sys
 
-// Reads of the event log.
-extension ControlLane {
+/// Reads the event log. Any thread.
+package final class EventQueries: Sendable {
+    private let reads: ReadPool
+    private let context: StoreContext
+    private let signals: StoreSignals
+
+    init(_ reads: ReadPool, _ context: StoreContext, _ signals: StoreSignals) {
+        self.reads = reads
+        self.context = context
+        self.signals = signals
+    }
+
     /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
     /// Events whose jobs one statement reads; each may have a large spec.
     fileprivate static let jobChunk = 50
-    /// Maximum number of passes that the deletion of a job runs.
-    private static let passMax = 5
 
     /// Reads a page of events, newest first. Includes all events committed before the call.
     package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
@@ -38,7 +46,7 @@ extension ControlLane {
             // Checked before the events are read: an event that gets its number in between is then among
             // them.
             var isComplete = record.state.isTerminal
-            if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
+            if isComplete { isComplete = try !EventNumbering.isMissingNumbers(of: record, &connection) }
             let later = try Self.events(of: record, &connection).filter { $0.id > after }
             return EventReplay(
                 entries: try context.entries(Array(later.prefix(limit)), &connection),
@@ -52,7 +60,8 @@ extension ControlLane {
     package func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        read("follow_events", for: tenant, reply) { [context] connection throws(PostgresError) in
+        reads.read("follow_events", of: .tenant(tenant), reply) {
+            [context] connection throws(PostgresError) in
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
@@ -70,7 +79,7 @@ extension ControlLane {
     /// numbers. Zero if the log is empty.
     package func lastEvent(reply: @escaping Reply<EventID>) {
         numbered { [self] in
-            perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
+            reads.read("last_event", of: .service, reply) { connection throws(PostgresError) in
                 .success(try Self.lastEvent(&connection))
             }
         }
@@ -80,7 +89,7 @@ extension ControlLane {
 
     /// Calls `body` when events committed before have their numbers, or when that is not possible now.
     private func numbered(_ body: @escaping @Sendable () -> Void) {
-        if !context.events.mailbox.send(.pass(done: body)) { body() }
+        if !signals.events.mailbox.send(.pass(done: body)) { body() }
     }
 
     /// Passes the job to `body` when its events committed before have their numbers, or when that is not
@@ -90,7 +99,8 @@ extension ControlLane {
         _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
-            read("job_events", for: tenant, reply) { [context] connection throws(PostgresError) in
+            reads.read("job_events", of: .tenant(tenant), reply) {
+                [context] connection throws(PostgresError) in
                 let found = try context.job(id, withBodies: false, &connection)
                 guard let stored = found, stored.record.tenant == tenant else { return .failure(.notFound) }
                 return .success(try body(stored.record, &connection))
@@ -136,34 +146,6 @@ extension ControlLane {
         // The greatest id of its row.
         return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
     }
-
-    // MARK: Before a job is deleted
-
-    /// Numbers the events of a job before its row is deleted: the relay needs the row. Returns `false` if too
-    /// many events of its tenant come before.
-    static func numberEvents(
-        of job: JobRecord, _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) -> Bool {
-        var passCount = 0
-        while try hasUnnumberedEvents(job, &connection) {
-            guard passCount < passMax else { return false }
-            passCount += 1
-            let outcome = try RelayTransaction.commit(
-                &connection, context, InboxSelection(tenant: job.tenant))
-            context.events.numbered()
-            if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
-        }
-        return true
-    }
-
-    private static func hasUnnumberedEvents(
-        _ job: JobRecord, _ connection: inout Connection
-    ) throws(PostgresError) -> Bool {
-        var parameters = Parameters()
-        parameters.append(text: job.tenant)
-        parameters.append(job.id)
-        return try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0)
-    }
 }
 
 extension StoreContext {
@@ -174,8 +156,8 @@ extension StoreContext {
     ) throws(PostgresError) -> [EventEntry] {
         var entries: [EventEntry] = []
         entries.reserveCapacity(events.count)
-        for start in stride(from: 0, to: events.count, by: ControlLane.jobChunk) {
-            let some = events[start..<min(events.count, start + ControlLane.jobChunk)]
+        for start in stride(from: 0, to: events.count, by: EventQueries.jobChunk) {
+            let some = events[start..<min(events.count, start + EventQueries.jobChunk)]
             let jobs = try self.jobs(of: some.map(\.record), withBodies: false, &connection)
             entries += some.map { event in
                 EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }?.record.withoutBody)

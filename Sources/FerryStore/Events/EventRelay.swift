@@ -38,25 +38,27 @@ final class EventRelay: Sendable {
     /// Nanoseconds between passes if only event streams wait.
     private static let soonInterval: Int64 = 20_000_000
 
-    private let context: StoreContext
+    private let numbering: EventNumbering
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ numbering: EventNumbering) {
+        self.numbering = numbering
+    }
 
-    func close() { context.events.mailbox.close() }
+    func close() { numbering.signals.events.mailbox.close() }
 
     /// Body of the thread; returns after `close()`. Events left in the inbox are found by the next process or
     /// another node.
     func run() {
-        let database = context.connection(
+        let database = numbering.context.connection(
             "events", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(20)
             })
-        let mailbox = context.events.mailbox
-        let handover = DeliveryHandover(context)
-        var ends = SessionEnds(context)
+        let mailbox = numbering.signals.events.mailbox
+        let handover = DeliveryHandover(numbering.context)
+        var ends = SessionEnds(numbering)
         var lowWatermark = InboxLowWatermark()
         var rowMax = InboxSelection.rowMax
         var delay = RelayDelay()
@@ -78,7 +80,7 @@ final class EventRelay: Sendable {
                 isDue = true
             }
             if !isClosed, now >= nextPass {
-                if context.events.takePending() { isDue = true }
+                if numbering.signals.events.takePending() { isDue = true }
                 var found = (eventCount: 0, isMore: false)
                 if isDue || now >= nextLook {
                     found = relay(
@@ -107,12 +109,12 @@ final class EventRelay: Sendable {
                 lowWatermark.connected(database.connectionCount)
                 var isFound = false
                 if looks { isFound = try look(&connection, &ends, &lowWatermark) }
-                context.events.lowWatermark.store(lowWatermark.position, ordering: .relaxed)
+                numbering.signals.events.lowWatermark.store(lowWatermark.position, ordering: .relaxed)
                 var found = (eventCount: 0, isMore: false)
                 if isDue || isFound {
                     found = try passes(&connection, handover, &ends, lowWatermark.position, &rowMax)
                 }
-                if context.events.takeEndedDeliveries() { ends.isDue = true }
+                if numbering.signals.events.takeEndedDeliveries() { ends.isDue = true }
                 // After the passes, since each drained session is looked up among the events without a
                 // number.
                 found.eventCount += try ends.writeFinalEvents(
@@ -122,7 +124,7 @@ final class EventRelay: Sendable {
         } catch {
             // The events stay in the inbox; the next check finds them.
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("numbering events failed", metadata: ["error": "\(error)"])
+                numbering.context.logger.error("numbering events failed", metadata: ["error": "\(error)"])
             }
             return (0, false)
         }
@@ -136,8 +138,8 @@ final class EventRelay: Sendable {
         let found = try Self.look(lowWatermark.question(now), &connection)
         lowWatermark.note(found.look, at: now)
         let isEmpty = found.look.first == nil
-        if isEmpty { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
-        context.events.hasEndpoints.store(found.hasEndpoints, ordering: .relaxed)
+        if isEmpty { numbering.context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
+        numbering.signals.events.hasEndpoints.store(found.hasEndpoints, ordering: .relaxed)
         if found.hasDrained { ends.isDue = true }
         return !isEmpty
     }
@@ -168,7 +170,7 @@ final class EventRelay: Sendable {
             let outcome: RelayTransaction.Outcome
             do throws(PostgresError) {
                 let selection = InboxSelection(rowMax: rowMax, lowWatermark: lowWatermark, except: busy)
-                outcome = try RelayTransaction.commit(&connection, context, selection, handover: handover)
+                outcome = try RelayTransaction.commit(&connection, numbering, selection, handover: handover)
             } catch {
                 handover.discard()
                 // Whatever the error is: the pass may have been too large.
@@ -178,7 +180,7 @@ final class EventRelay: Sendable {
                 if isSmallest, try !reject(&connection, error, except: busy) { throw error }
                 continue
             }
-            context.noteNumbered(outcome, handedCount: handover.commit())
+            numbering.note(outcome, handedCount: handover.commit())
             if outcome.hasDrained { ends.isDue = true }
             eventCount += outcome.eventCount
             rowMax = min(InboxSelection.rowMax, rowMax * 2)
@@ -195,35 +197,23 @@ final class EventRelay: Sendable {
         let outcome: RelayTransaction.Outcome?
         do throws(PostgresError) {
             outcome = try RelayTransaction.reject(
-                &connection, context, except: busy, error: error, isNumbered: true)
+                &connection, numbering, except: busy, error: error, isNumbered: true)
         } catch {
             guard error.isOfData else { throw error }
             isNumbered = false
             outcome = try RelayTransaction.reject(
-                &connection, context, except: busy, error: error, isNumbered: false)
+                &connection, numbering, except: busy, error: error, isNumbered: false)
         }
         guard let outcome, let rejected = outcome.rejected else { return false }
-        context.metrics.rejectedEvents.add(1, ordering: .relaxed)
-        context.logger.critical(
+        numbering.context.metrics.rejectedEvents.add(1, ordering: .relaxed)
+        numbering.context.logger.critical(
             "events were moved to rejected_events, since the database refuses them",
             metadata: [
                 "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
                 "numbered": "\(isNumbered)",
             ])
-        context.noteNumbered(outcome, handedCount: 0)
+        numbering.note(outcome, handedCount: 0)
         return true
     }
 
-}
-
-extension StoreContext {
-    /// Tells readers of the log and the sender about a committed pass. `handedCount`: deliveries that the
-    /// sender got with the commit.
-    func noteNumbered(_ outcome: RelayTransaction.Outcome, handedCount: Int) {
-        metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
-        metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
-        events.numbered()
-        let waitingCount = outcome.deliveryCount - handedCount
-        if waitingCount > 0 { commitObserver?.deliveriesAdded(waitingCount) }
-    }
 }

@@ -16,11 +16,13 @@ package final class EventTail: Sendable {
 
     private static let interval: Int32 = 1_000
     private let context: StoreContext
+    private let signals: StoreSignals
     private let mailbox = Mailbox<Message>()
 
-    init(_ context: StoreContext) {
+    init(_ context: StoreContext, _ signals: StoreSignals) {
         self.context = context
-        context.events.onNumbered { [mailbox] in mailbox.send(.wake) }
+        self.signals = signals
+        signals.events.onNumbered { [mailbox] in mailbox.send(.wake) }
     }
 
     /// Sends new events to `sink`. May be called from any thread. `ready` is called once, on the tail's
@@ -56,12 +58,12 @@ package final class EventTail: Sendable {
                 switch message {
                 case .wake: break
                 case .follow(let sink, let ready):
-                    context.events.hasListeners.store(true, ordering: .relaxed)
+                    signals.events.hasListeners.store(true, ordering: .relaxed)
                     if reader == nil { reader = Reader(context, sink) }
                     waiting.append(ready)
                 case .stop(let isNeeded):
                     guard !isNeeded() else { continue }
-                    context.events.hasListeners.store(false, ordering: .relaxed)
+                    signals.events.hasListeners.store(false, ordering: .relaxed)
                     reader = nil
                     database.close()
                 }
@@ -112,11 +114,11 @@ package final class EventTail: Sendable {
 
         mutating func read(_ connection: inout Connection) throws(PostgresError) {
             guard var from = next else {
-                next = try ControlLane.lastEvent(&connection).successor
+                next = try EventQueries.lastEvent(&connection).successor
                 return
             }
             while true {
-                let rows = try ControlLane.rows(from: from, nil, nil, &connection)
+                let rows = try EventQueries.rows(from: from, nil, nil, &connection)
                 guard let last = rows.last else { return }
                 let events = rows.flatMap(\.events).filter { sink.wants($0) }
                 // After a failure the first events are sent again; a listener skips those it has.

@@ -49,7 +49,7 @@ struct RelayTransaction {
         var hasEnded: Bool { entries.contains { $0.record?.type.isTerminal == true } }
     }
 
-    private let context: StoreContext
+    private let numbering: EventNumbering
     private var outcome = Outcome()
     private var lastID: EventID?
     private let handover: DeliveryHandover?
@@ -59,11 +59,11 @@ struct RelayTransaction {
     /// Runs a pass. Waits for the pass of another node. `handover`: the caller reports commit or failure to
     /// it.
     static func commit(
-        _ connection: inout Connection, _ context: StoreContext, _ selection: InboxSelection,
+        _ connection: inout Connection, _ numbering: EventNumbering, _ selection: InboxSelection,
         handover: DeliveryHandover? = nil
     ) throws(PostgresError) -> Outcome {
         try connection.transaction { connection throws(PostgresError) in
-            var pass = RelayTransaction(context, handover)
+            var pass = RelayTransaction(numbering, handover)
             try pass.run(selection, makesDeliveries: true, &connection)
             return pass.outcome
         }
@@ -85,12 +85,12 @@ struct RelayTransaction {
     /// the events stay in the inbox. `begun`: the result of the statement of `begin`. `finished`: jobs that
     /// the transaction has finished.
     static func run(
-        begun: consuming ResultSet, _ connection: inout Connection, _ context: StoreContext,
+        begun: consuming ResultSet, _ connection: inout Connection, _ numbering: EventNumbering,
         handover: DeliveryHandover, finished: [JobID: EventJob]
     ) throws(PostgresError) -> Outcome? {
         guard begun.bool(0, 0) else { return nil }
-        var pass = RelayTransaction(context, handover, finished)
-        let lowWatermark = context.events.lowWatermark.load(ordering: .relaxed)
+        var pass = RelayTransaction(numbering, handover, finished)
+        let lowWatermark = numbering.signals.events.lowWatermark.load(ordering: .relaxed)
         try pass.run(
             InboxSelection(rowMax: joinedRowMax, lowWatermark: lowWatermark), makesDeliveries: true,
             &connection)
@@ -101,13 +101,13 @@ struct RelayTransaction {
     /// pending.
     static func drain(
         _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
-        _ context: StoreContext, lowWatermark: Int64, handover: DeliveryHandover?
+        _ numbering: EventNumbering, lowWatermark: Int64, handover: DeliveryHandover?
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
         parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
         parameters.append(int64: lowWatermark)
-        let now = context.clock.now()
+        let now = numbering.context.clock.now()
         parameters.append(now)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
@@ -115,7 +115,7 @@ struct RelayTransaction {
                 pipeline.send(Statements.lastEvent)
                 pipeline.send(Statements.drainSessions, parameters)
             }
-            var pass = RelayTransaction(context, handover)
+            var pass = RelayTransaction(numbering, handover)
             pass.note(last: results.take(1))
             try pass.writeFinalEvents(results.take(2), at: now, &connection)
             return pass.outcome
@@ -127,7 +127,7 @@ struct RelayTransaction {
     /// in `rejected_events` is all that is left. `except`: tenants whose rows are skipped. Returns `nil` if
     /// there is no other row.
     static func reject(
-        _ connection: inout Connection, _ context: StoreContext, except: [String], error: PostgresError,
+        _ connection: inout Connection, _ numbering: EventNumbering, except: [String], error: PostgresError,
         isNumbered: Bool
     ) throws(PostgresError) -> Outcome? {
         try connection.transaction { connection throws(PostgresError) in
@@ -142,7 +142,7 @@ struct RelayTransaction {
             let rejected = results.take(1)
             guard rejected.rowCount == 1 else { return nil }
             let first = InboxSelection(rowMax: 1, except: except)
-            var pass = RelayTransaction(context, nil)
+            var pass = RelayTransaction(numbering, nil)
             if isNumbered {
                 try pass.run(first, makesDeliveries: false, &connection)
             } else {
@@ -155,9 +155,9 @@ struct RelayTransaction {
     }
 
     private init(
-        _ context: StoreContext, _ handover: DeliveryHandover?, _ finished: [JobID: EventJob] = [:]
+        _ numbering: EventNumbering, _ handover: DeliveryHandover?, _ finished: [JobID: EventJob] = [:]
     ) {
-        self.context = context
+        self.numbering = numbering
         self.handover = handover
         self.finished = finished
     }
@@ -176,10 +176,12 @@ struct RelayTransaction {
         note(last: results.take(1))
         let taken = results.take(2)
         let epoch = results.take(3).int64(0, 0)
-        if epoch != context.sessions.current.epoch { try context.readSessions(&connection) }
+        if epoch != numbering.context.sessions.current.epoch {
+            try numbering.sessionLoader.readSessions(&connection)
+        }
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
         var rows = unpack(taken)
-        var router = EventRouter(context, handover, finished)
+        var router = EventRouter(numbering.context, handover, finished)
         if makesDeliveries { try plan(&rows, &router, &connection) }
         var groups = group(rows)
         guard !groups.isEmpty else { return }
@@ -201,7 +203,7 @@ struct RelayTransaction {
                 position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
                 packed: packed, entries: EventRecord.unpack(packed))
             if (next.entries.last?.range.upperBound ?? 0) != packed.count {
-                context.logger.error(
+                numbering.context.logger.error(
                     "a row of event_inbox ends in unreadable bytes", metadata: ["session": "\(next.session)"])
             }
             if !next.entries.isEmpty { rows.append(next) }
@@ -246,7 +248,7 @@ struct RelayTransaction {
             }
         }
         if !groups.isEmpty {
-            outcome.lagMicroseconds = max(0, context.clock.now().microseconds - oldest.microseconds)
+            outcome.lagMicroseconds = max(0, numbering.context.clock.now().microseconds - oldest.microseconds)
         }
         return groups
     }
@@ -277,7 +279,7 @@ struct RelayTransaction {
     }
 
     private mutating func nextID() -> EventID {
-        let next = EventRow.nextID(after: lastID, context.identifiers)
+        let next = EventRow.nextID(after: lastID, numbering.context.identifiers)
         lastID = next
         return next
     }
@@ -301,9 +303,9 @@ struct RelayTransaction {
     }
 
     private func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
-        let notifies = context.hasPeers.load(ordering: .relaxed)
+        let notifies = numbering.nodeState.hasPeers.load(ordering: .relaxed)
         var notification = Parameters()
-        notification.append(text: StoreContext.eventsNotification)
+        notification.append(text: EventNumbering.notification)
         _ = try connection.pipeline { pipeline in
             pipeline.send(Statements.keepEvents, rows.parameters)
             if notifies { pipeline.send(Statements.notify, notification) }
@@ -331,14 +333,14 @@ struct RelayTransaction {
                 from: drained.int64(row, 2), after: drained.instantOrNil(row, 3), makeID: { nextID() })
         }
         try keep(rows, &connection)
-        var router = EventRouter(context, handover)
+        var router = EventRouter(numbering.context, handover)
         _ = try router.plan(ends, byteCountMax: .max, &connection)
         outcome.deliveryCount += try router.commit(events, &connection)
         outcome.eventCount += ends.count
     }
 }
 
-extension StoreContext {
+extension EventNumbering {
     /// Payload of the notification that events were numbered.
-    static var eventsNotification: String { "events" }
+    static var notification: String { "events" }
 }

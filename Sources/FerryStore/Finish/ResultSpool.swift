@@ -36,7 +36,7 @@ package struct ResultSpool: Sendable {
         Statements.countTransfers,
     ]
     /// Statements that return one row for each changed job.
-    private static let endings = DispatcherTransaction.endingStatements
+    private static let endings = AttemptEnding.statements
     /// Entries of one transaction, and the bytes after which none is added, so that a transaction does not
     /// take longer than a statement may.
     private static let batchMax = 50
@@ -119,7 +119,9 @@ package struct ResultSpool: Sendable {
     /// Commits the entries, if there are any, and removes the file. Throws if the database does not take them
     /// now; then they stay. Leaves out entries that the database refuses for good, and logs that: their jobs
     /// run again.
-    func commit(_ database: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
+    func commit(
+        _ database: ReconnectingConnection, _ context: StoreContext, _ signals: StoreSignals
+    ) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
         var (changed, late) = (0, 0)
         func count(_ done: Done) { (changed, late) = (changed + done.changed, late + done.late) }
@@ -137,8 +139,8 @@ package struct ResultSpool: Sendable {
         context.logger.notice(
             "results that waited for the database are committed",
             metadata: ["count": "\(changed)", "late": "\(late)"])
-        context.noteDependencies()
-        context.events.written(isWanted: true)
+        signals.noteDependencies()
+        signals.events.written(isWanted: true)
     }
 
     /// Reads the entries; `nil` if there are none, or none that can be read.

@@ -2,30 +2,44 @@ package import FerryCore
 import FerryScheduler
 import Postgres
 
-// Reads and changes of hosts by operators.
-extension ControlLane {
+/// Reads hosts, and changes their settings for operators. Any thread.
+package final class HostCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let clock: DatabaseClock
+    private let loader: HostLimitsLoader
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ clock: DatabaseClock, _ loader: HostLimitsLoader
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.clock = clock
+        self.loader = loader
+    }
+
     /// Number of decisions that a list shows of each host.
     private static let listedDecisionCount: Int32 = 3
 
     /// Reads a page of hosts that have a row, in order of their origins, after `origin`.
     package func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
-        let context = context
-        perform("list_hosts", isRead: true, reply) { connection throws(PostgresError) in
+        let clock = clock
+        reads.read("list_hosts", of: .service, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: origin)
             parameters.append(int32: Int32(clamping: limit))
             parameters.append(int32: Self.listedDecisionCount)
             let rows = try connection.execute(Statements.listHosts, parameters)
-            let now = context.clock.now()
+            let now = clock.now()
             return .success((0..<rows.rowCount).map { HostRecord(rows, $0, now) })
         }
     }
 
     /// Reads one host, whether it has a row or not.
     package func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
-        let context = context
-        perform("read_host", isRead: true, reply) { connection throws(PostgresError) in
-            .success(try Self.host(origin, context.clock.now(), &connection))
+        let clock = clock
+        reads.read("read_host", of: .service, reply) { connection throws(PostgresError) in
+            .success(try Self.host(origin, clock.now(), &connection))
         }
     }
 
@@ -46,11 +60,11 @@ extension ControlLane {
         if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
         reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("change_host", isRead: false, reply) {
+        let (clock, loader) = (clock, loader)
+        commands.perform("change_host", reply) {
             (connection: inout Connection) throws(PostgresError)
                 -> Result<Result<HostRecord, InvalidFields>, StoreError> in
-            let now = context.clock.now()
+            let now = clock.now()
             let outcome = try connection.transaction { connection throws(PostgresError) in
                 try Self.change(origin, patch, isAllowed, now, &connection)
             }
@@ -60,9 +74,19 @@ extension ControlLane {
             case .invalid(let fields): return .success(.failure(fields))
             case .done:
                 // The change applies on this node when the reply arrives; other nodes are notified.
-                try Self.adoptHosts(context, wakeDispatcher, &connection)
+                try loader.load(&connection)
                 return .success(.success(try Self.host(origin, now, &connection)))
             }
+        }
+    }
+
+    /// Reloads the limits of origins. Called when another node has changed them.
+    func adopt() {
+        let loader = loader
+        reads.read("adopt_hosts", of: .service, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            try loader.load(&connection)
+            return .success(())
         }
     }
 

@@ -27,14 +27,16 @@ final class HostCoordinator: Sendable {
     static let notification = "hosts"
 
     private let context: StoreContext
-    private let wakeDispatcher: @Sendable () -> Void
+    private let signals: StoreSignals
+    private let nodeState: NodeState
+    private let health: HostHealth
 
-    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
+    init(_ context: StoreContext, _ signals: StoreSignals, _ nodeState: NodeState, _ health: HostHealth) {
         self.context = context
-        self.wakeDispatcher = wakeDispatcher
+        self.signals = signals
+        self.nodeState = nodeState
+        self.health = health
     }
-
-    private var health: HostHealth { context.health }
 
     func close() { health.messages.close() }
 
@@ -138,7 +140,7 @@ final class HostCoordinator: Sendable {
         try connection.transaction { connection throws(PostgresError) in
             let outcome = try transaction.commit(&connection)
             if outcome.concernsOthers
-                || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed)
+                || outcome.releasedCount > 0 && nodeState.hasPeers.load(ordering: .relaxed)
             {
                 var parameters = Parameters()
                 parameters.append(text: outcome.concernsOthers ? Self.notification : "work")
@@ -158,8 +160,7 @@ final class HostCoordinator: Sendable {
         // Before the released jobs are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {
-            context.backlog.addUnknown()
-            wakeDispatcher()
+            signals.lookForJobs()
         }
         for origin in outcome.probes { probe(origin, &progress) }
     }
@@ -167,12 +168,12 @@ final class HostCoordinator: Sendable {
     /// Returns the number of probes that this node may begin. Further hosts stay due, for other nodes or
     /// until one of its probes has ended.
     private func freeProbeCount(_ progress: Progress) -> Int {
-        context.hostProber == nil || progress.reach.isCutOff
+        signals.hostProber == nil || progress.reach.isCutOff
             ? 0 : max(0, Self.probeMax - progress.runningCount)
     }
 
     private func probe(_ origin: String, _ progress: inout Progress) {
-        guard let prober = context.hostProber else { return }
+        guard let prober = signals.hostProber else { return }
         progress.runningCount += 1
         context.metrics.hostProbes.add(1, ordering: .relaxed)
         prober.probe(origin) { [health] error in
@@ -183,7 +184,7 @@ final class HostCoordinator: Sendable {
 
     // MARK: Network partitions
 
-    private var hasOthers: Bool { context.workers.others ?? 0 > 0 }
+    private var hasOthers: Bool { nodeState.workers.others ?? 0 > 0 }
 
     /// Ends or continues the state "cut off" according to the time and to what attempts have reached
     /// meanwhile.
@@ -199,7 +200,7 @@ final class HostCoordinator: Sendable {
             return endPartition("a host is reachable again")
         }
         if progress.reach.triesAgain(at: now) { return endPartition("the next attempt is due") }
-        guard let origin = progress.reach.look(at: now), let prober = context.hostProber else { return }
+        guard let origin = progress.reach.look(at: now), let prober = signals.hostProber else { return }
         prober.probe(origin) { [health] error in
             let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
             health.messages.send(.looked(isReached: !isUnreachable))
@@ -215,8 +216,8 @@ final class HostCoordinator: Sendable {
         for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
         guard let origin = outcome.reachedByOthers.first, !progress.reach.isCutOff else { return }
         progress.reach.begin(origin, at: now)
-        _ = context.setCutOff(true)
-        wakeDispatcher()
+        _ = nodeState.setCutOff(true)
+        signals.wakeDispatcher()
         context.logger.error(
             "this node reaches no host although other nodes do: it begins no transfers until it reaches one",
             metadata: ["host": "\(origin)"])
@@ -224,11 +225,10 @@ final class HostCoordinator: Sendable {
 
     private func endPartition(_ reason: String) {
         health.forgetUnreachableAttempts()
-        let mayLease = context.setCutOff(false)
+        let mayLease = nodeState.setCutOff(false)
         context.logger.notice("this node begins transfers again", metadata: ["reason": "\(reason)"])
         guard mayLease else { return }
-        context.backlog.addUnknown()
-        wakeDispatcher()
+        signals.lookForJobs()
     }
 
     /// Reads the state of all hosts that have a row, and updates `HostHealth` and the rates of the attempt
@@ -259,7 +259,7 @@ final class HostCoordinator: Sendable {
         }
         progress.hasRows = !known.isEmpty
         health.replace(known: known, unreachable: unreachable, due: unreachableDue)
-        context.attemptRunner?.setHostRates(rates)
+        signals.attemptRunner?.setHostRates(rates)
     }
 
     /// Releases jobs that wait for a host which no node probes.
@@ -281,7 +281,6 @@ final class HostCoordinator: Sendable {
             return count
         }
         guard released > 0 else { return }
-        context.backlog.addUnknown()
-        wakeDispatcher()
+        signals.lookForJobs()
     }
 }

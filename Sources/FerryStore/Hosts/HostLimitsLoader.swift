@@ -4,12 +4,20 @@ import Postgres
 
 /// Loads `HostLimits` from the table `host_limits`: at each heartbeat, and when a node notifies that they
 /// have changed.
-enum HostLimitsLoader {
+struct HostLimitsLoader: Sendable {
     /// Payload of the notification that the limits of an origin have changed.
     static let notification = "hosts"
     /// Maximum number of scopes in memory, about 4 MB. Claims read the table itself, so a scope beyond this
     /// number is still limited.
     static let countMax: Int32 = 20_000
+
+    private let limits: HostLimits
+    private let signals: StoreSignals
+
+    init(_ limits: HostLimits, _ signals: StoreSignals) {
+        self.limits = limits
+        self.signals = signals
+    }
 
     /// Replaces the limits. Returns `true` if they have changed. `reading`: the value of
     /// `HostLimits.beginReading`.
@@ -31,28 +39,11 @@ enum HostLimitsLoader {
         parameters.append(Timestamp.distantFuture)
         return parameters
     }
-}
-
-extension ControlLane {
-    /// Reloads the limits of origins. Called when another node has changed them.
-    func adoptHosts() {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            try Self.adoptHosts(context, wakeDispatcher, &connection)
-            return .success(())
-        }
-    }
 
     /// Reloads the limits of origins on `connection`.
-    static func adoptHosts(
-        _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
-    ) throws(PostgresError) {
-        let limits = context.configuration.hosts
+    func load(_ connection: inout Connection) throws(PostgresError) {
         let reading = limits.beginReading()
-        let rows = try connection.execute(Statements.readHostLimits, HostLimitsLoader.parameters)
-        guard HostLimitsLoader.apply(rows, to: limits, reading: reading) else { return }
-        context.backlog.addUnknown()
-        wakeDispatcher()
+        let rows = try connection.execute(Statements.readHostLimits, Self.parameters)
+        if Self.apply(rows, to: limits, reading: reading) { signals.lookForJobs() }
     }
 }

@@ -41,7 +41,7 @@ enum JobCommand: Sendable, Equatable {
     /// stay as they are. `resume` locks the jobs: call it in a transaction. After the commit, call
     /// `Outcome.note`.
     func carryOut(
-        _ jobs: [StoredJob], _ connection: inout Connection, _ context: StoreContext
+        _ jobs: [StoredJob], _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         switch self {
@@ -50,13 +50,13 @@ enum JobCommand: Sendable, Equatable {
             try outcome.ask(
                 jobs.filter(\.isLeased), input, keepsBytes ? .cancelKeepingBytes : .cancel, &connection)
             try outcome.end(
-                jobs.filter { !$0.isLeased }, keepsBytes: keepsBytes, &connection, context)
+                jobs.filter { !$0.isLeased }, keepsBytes: keepsBytes, &connection, queueState)
         case .suspend:
             try outcome.ask(jobs.filter(\.isLeased), .requestSuspension, .suspend, &connection)
             let changes = jobs.filter { !$0.isLeased }.map { JobChange(.suspend, $0.record) }
             try outcome.commit(changes, &connection)
         case .resume:
-            try outcome.commit(try JobChange.resuming(jobs, &connection, context), &connection)
+            try outcome.commit(try JobChange.resuming(jobs, &connection, queueState), &connection)
         }
         return outcome
     }
@@ -89,11 +89,11 @@ enum JobCommand: Sendable, Equatable {
 
         /// Ends jobs that no node runs or holds.
         fileprivate mutating func end(
-            _ jobs: [StoredJob], keepsBytes: Bool, _ connection: inout Connection, _ context: StoreContext
+            _ jobs: [StoredJob], keepsBytes: Bool, _ connection: inout Connection, _ queueState: QueueState
         ) throws(PostgresError) {
             guard !jobs.isEmpty else { return }
-            let resumeData = keepsBytes ? context.configuration.resumeData : nil
-            let now = context.clock.now()
+            let resumeData = keepsBytes ? queueState.context.configuration.resumeData : nil
+            let now = queueState.context.clock.now()
             let ends = jobs.map {
                 FinishedJob($0, .cancelled, .cancelledByRequest, at: now, resumeData: resumeData)
             }
@@ -114,15 +114,16 @@ enum JobCommand: Sendable, Equatable {
         }
 
         /// Tells the other parts of this node. Call after the commit.
-        func note(in context: StoreContext) {
-            if hasDependencyWork { context.noteDependencies() }
-            for stop in stops { context.stop(stop.job, stop.how) }
-            if asks { context.events.written(isWanted: true) }
+        func note(_ queueState: QueueState) {
+            let signals = queueState.signals
+            if hasDependencyWork { signals.noteDependencies() }
+            for stop in stops { queueState.stop(stop.job, stop.how) }
+            if asks { signals.events.written(isWanted: true) }
             guard !finished.isEmpty else { return }
             let leaving = finished.filter { $0.record.resumeData != nil }.map(\.lease.job)
-            if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
-            context.commitObserver?.jobsFinished(finished.map(\.lease.job))
-            context.events.written(isWanted: finished.contains(where: \.isWanted))
+            if !leaving.isEmpty { signals.commitObserver?.jobsLeaveBytes(leaving) }
+            signals.commitObserver?.jobsFinished(finished.map(\.lease.job))
+            signals.events.written(isWanted: finished.contains(where: \.isWanted))
         }
     }
 }
@@ -132,7 +133,7 @@ extension JobChange {
     /// suspension of running ones is withdrawn. Locks the suspended jobs: call in a transaction. Jobs that
     /// have changed meanwhile are left out.
     fileprivate static func resuming(
-        _ jobs: [StoredJob], _ connection: inout Connection, _ context: StoreContext
+        _ jobs: [StoredJob], _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> [JobChange] {
         let suspended = jobs.filter { $0.record.state == .suspended }
         var locked: [JobID: (asks: Bool, depends: Bool)] = [:]
@@ -152,23 +153,23 @@ extension JobChange {
                 return withdrawal
             }
             return locked[stored.record.id].map {
-                JobChange(resuming: stored, asks: $0.asks, depends: $0.depends, context)
+                JobChange(resuming: stored, asks: $0.asks, depends: $0.depends, queueState)
             }
         }
     }
 
     /// Resumes a suspended job. `asks`: a client must confirm its begin; `depends`: it has dependencies.
-    private init(resuming stored: StoredJob, asks: Bool, depends: Bool, _ context: StoreContext) {
+    private init(resuming stored: StoredJob, asks: Bool, depends: Bool, _ queueState: QueueState) {
         let record = stored.record
         // An unreadable spec has no begin date: the job is queued, and fails when it begins.
         let spec = record.spec
-        let now = context.clock.now()
+        let now = queueState.context.clock.now()
         let isDiscretionary = spec?.schedule.isDiscretionary == true && record.attempt == 0
         var begin = spec?.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
         if isDiscretionary, let spec {
             begin = spec.latestDiscretionaryStart(
                 createdAt: record.createdAt, now: now,
-                bytesPerSecond: context.throughputs.bytesPerSecond(stored.origin))
+                bytesPerSecond: queueState.hostState.throughputs.bytesPerSecond(stored.origin))
         }
         let resumption: JobInput = begin != nil ? .resumeLater : asks ? .askBegin : .resume
         self.init(depends ? .resumeDependent : resumption, record)

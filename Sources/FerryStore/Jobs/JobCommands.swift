@@ -2,7 +2,25 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-extension ControlLane {
+/// Changes single jobs for clients. Any thread.
+package final class JobCommands: Sendable {
+    let commands: CommandQueue
+    let reads: ReadPool
+    let queueState: QueueState
+    let numbering: EventNumbering
+    let recentResults: RecentResults
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ queueState: QueueState,
+        _ numbering: EventNumbering, _ recentResults: RecentResults
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.queueState = queueState
+        self.numbering = numbering
+        self.recentResults = recentResults
+    }
+
     /// Cancels a job. A job that no node runs or holds ends at once. For another one its node is asked,
     /// and the reply shows the job unchanged. Fails with `invalidState` if the job is terminal, with `stale`
     /// if the revision differs. `keepsBytes`: keeps the bytes of a download for another job (`resume_data`).
@@ -24,16 +42,16 @@ extension ControlLane {
             @escaping @Sendable (StoredJob, JobCommand.Outcome, inout Connection) throws(PostgresError)
             -> Result<JobRecord, StoreError>
     ) {
-        let context = context
+        let queueState = queueState
         change(name, id, tenant, revision, reply, unless: { command.refusal(of: $0) }) {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let outcome = try connection.transaction { connection throws(PostgresError) in
-                try command.carryOut([stored], &connection, context)
+                try command.carryOut([stored], &connection, queueState)
             }
             guard outcome.changed.contains(id) else {
                 return command.refusal(ofUnchanged: stored).map { .failure($0) }
             }
-            outcome.note(in: context)
+            outcome.note(queueState)
             return try shown(stored, outcome, &connection)
         }
     }
@@ -47,8 +65,10 @@ extension ControlLane {
             @escaping @Sendable (StoredJob, inout Connection) throws(PostgresError)
             -> Result<JobRecord, StoreError>?
     ) {
-        perform(name, isRead: false, reply) {
-            [context] (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
+        commands.perform(name, reply) {
+            [context = queueState.context] (connection: inout Connection) throws(PostgresError) -> Result<
+                JobRecord, StoreError
+            > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
@@ -68,25 +88,25 @@ extension ControlLane {
     package func delete(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
-        let context = context
+        let (numbering, nodeState, recentResults) = (numbering, queueState.nodeState, recentResults)
         // A finished job still changes when it is acknowledged or given up.
         change("delete", id, tenant, revision, reply) { stored in
             stored.record.state.isTerminal ? nil : .invalidState(of: stored.record)
         } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            guard try Self.numberEvents(of: record, &connection, context) else {
+            guard try numbering.number(eventsOf: record, &connection) else {
                 return .failure(.eventsBehind)
             }
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: record.revision)
-            let notifies = context.hasPeers.load(ordering: .relaxed)
+            let notifies = nodeState.hasPeers.load(ordering: .relaxed)
             parameters.append(
                 text: notifies ? "\(RecentResults.deletionNotification):\(id.uuidText)" : nil)
             let gone = try connection.execute(Statements.deleteJob, parameters)
             guard gone.rowCount == 1 else { return nil }
-            context.recentResults.forget(id)
+            recentResults.forget(id)
             return .success(record)
         }
     }
@@ -98,7 +118,7 @@ extension ControlLane {
     package func suspend(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
-        let context = context
+        let context = queueState.context
         carryOut(.suspend, "suspend", id, tenant, revision, reply) {
             (stored, _, connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             // The reply shows a running job as it was.
@@ -114,11 +134,33 @@ extension ControlLane {
     package func resume(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
     ) {
-        let context = context
+        let context = queueState.context
         carryOut(.resume, "resume", id, tenant, revision, reply) {
             (_, _, connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
             return .success(changed.record)
+        }
+    }
+
+    /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
+    /// terminal, with `acknowledgementNotRequired` if it asks for no acknowledgement, and with `failed` if
+    /// its fields cannot be read.
+    package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        let (context, signals) = (queueState.context, queueState.signals)
+        commands.perform("acknowledge", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
+            guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
+                return .failure(.notFound)
+            }
+            let record = stored.record
+            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
+            guard record.acknowledgedAt == nil else { return .success(record) }
+            guard let spec = record.spec else { return .failure(.failed) }
+            guard spec.acknowledgement != nil else { return .failure(.acknowledgementNotRequired) }
+            try Acknowledgements(context, signals).add([(id, spec.wantedEvents)], &connection)
+            // Another transaction may have acknowledged or deleted the job first.
+            guard let stored = try context.job(id, &connection) else { return .failure(.notFound) }
+            return .success(stored.record)
         }
     }
 }

@@ -3,7 +3,7 @@ import FerryScheduler
 import Postgres
 import Sys
 
-extension ControlLane {
+extension JobCommands {
     /// Payload of the notification that asks a node to return a job that it holds: this text, a colon and the
     /// job's id.
     static let returnNotification = "return"
@@ -22,8 +22,8 @@ extension ControlLane {
         _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
-        let context = context
-        perform("edit", isRead: false, reply) {
+        let (context, queueState) = (queueState.context, queueState)
+        commands.perform("edit", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<JobRecord, InvalidFields>, StoreError
             > in
@@ -33,7 +33,7 @@ extension ControlLane {
                     return .failure(.notFound)
                 }
                 if stored.isHeld {
-                    try Self.askHolder(of: id, &connection, context)
+                    try Self.askHolder(of: id, &connection, queueState)
                     continue
                 }
                 let record = stored.record
@@ -49,7 +49,7 @@ extension ControlLane {
                 case .allowed(let draft): after = draft
                 }
                 if after.isIdentical(to: before) { return .success(.success(record)) }
-                if let edited = try Self.store(after, before, stored, &connection, context) {
+                if let edited = try Self.store(after, before, stored, &connection, queueState) {
                     return .success(.success(edited))
                 }
             }
@@ -61,20 +61,20 @@ extension ControlLane {
     /// `nil` if the job has changed meanwhile.
     private static func store(
         _ draft: JobRequest, _ before: JobRequest, _ stored: StoredJob, _ connection: inout Connection,
-        _ context: StoreContext
+        _ queueState: QueueState
     ) throws(PostgresError) -> JobRecord? {
         let record = stored.record
         let spec = draft.spec
-        let now = context.clock.now()
+        let now = queueState.context.clock.now()
         let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
         let isRescheduled =
             isBeginChanged || spec.leavesHost(since: before.spec, record)
             || draft.outdatesQuestion(since: before, record)
-        let bytesPerSecond = context.throughputs.bytesPerSecond(spec.request.webURL.origin)
+        let bytesPerSecond = queueState.hostState.throughputs.bytesPerSecond(spec.request.webURL.origin)
         let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         let asks = spec.awaitsConfirmation && record.attempt == 0
         let fields = try Parameters.spec(
-            draft, before, stored, asks: asks, &connection, context, isCommitted: true)
+            draft, before, stored, asks: asks, &connection, queueState, isCommitted: true)
         var changes = [JobChange(.edit, record)]
         if isRescheduled {
             changes[0].input = begin != nil ? .editToBeginLater : asks ? .askBegin : .editToBegin
@@ -91,10 +91,10 @@ extension ControlLane {
             _ = try connection.execute(Statements.editSpec, fields)
             return true
         }
-        guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
-        if isRescheduled, begin == nil, asks { context.events.written(isWanted: true) }
-        context.adopt(edited)
-        context.noteExpiry(spec.schedule.expiry(createdAt: record.createdAt))
+        guard isWritten, let edited = try queueState.context.job(record.id, &connection) else { return nil }
+        if isRescheduled, begin == nil, asks { queueState.signals.events.written(isWanted: true) }
+        queueState.adopt(edited)
+        queueState.signals.noteExpiry(spec.schedule.expiry(createdAt: record.createdAt))
         // Another node may run the job, or wait for work.
         var payload: String?
         if record.state == .running {
@@ -113,9 +113,9 @@ extension ControlLane {
     /// Lets the node that holds a job return it to the queue, or record that the attempt has begun. Waits a
     /// little for another node.
     private static func askHolder(
-        of job: JobID, _ connection: inout Connection, _ context: StoreContext
+        of job: JobID, _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) {
-        if try context.settleHeld(job, &connection) { return }
+        if try queueState.settleHeld(job, &connection) { return }
         var notification = Parameters()
         notification.append(text: "\(returnNotification):\(job.uuidText)")
         _ = try connection.execute(Statements.notify, notification)
@@ -124,59 +124,24 @@ extension ControlLane {
 
     /// Returns a job to the queue that this node holds, because another node is to edit it.
     func returnHeld(_ id: JobID) {
-        let context = context
-        guard context.leaseRegistry.contains(id) else { return }
-        perform("return_held", isRead: false, { (_: Result<Void, StoreError>) in }) {
+        let queueState = queueState
+        guard queueState.nodeState.leaseRegistry.contains(id) else { return }
+        commands.perform("return_held", { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            _ = try context.settleHeld(id, &connection)
+            _ = try queueState.settleHeld(id, &connection)
             return .success(())
         }
     }
 
     /// Applies an edit that another node has made to a job that runs here.
     func adoptEdit(_ id: JobID) {
-        let context = context
-        guard context.leaseRegistry.contains(id) else { return }
-        perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
+        let queueState = queueState
+        guard queueState.nodeState.leaseRegistry.contains(id) else { return }
+        reads.read("adopt_edit", of: .service, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            if let stored = try context.job(id, &connection) { context.adopt(stored) }
+            if let stored = try queueState.context.job(id, &connection) { queueState.adopt(stored) }
             return .success(())
         }
-    }
-}
-
-extension Parameters {
-    /// The parameters of edit_spec.sql. `asks`: the job needs a confirmation before it begins. `isCommitted`:
-    /// `true` if called outside of any transaction.
-    static func spec(
-        _ draft: JobRequest, _ before: JobRequest, _ stored: StoredJob, asks: Bool,
-        _ connection: inout Connection, _ context: StoreContext, isCommitted: Bool
-    ) throws(PostgresError) -> Parameters {
-        let (spec, record) = (draft.spec, stored.record)
-        let origin = spec.request.webURL.origin
-        let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
-        let name = context.claimQueueName(
-            scope, session: spec.session, home: stored.home, context.sessions.current)
-        let queue = try context.claimQueues.find([name], &connection, isCommitted: isCommitted)[name]?.id
-        var parameters = Parameters()
-        parameters.append(record.id)
-        parameters.append(text: spec.encodeStored(context.configuration.seal))
-        parameters.append(jsonb: spec.metadataJSON)
-        parameters.append(float32: Float(spec.schedule.priority))
-        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
-        parameters.append(text: origin)
-        parameters.append(int64: queue)
-        parameters.append(
-            spec.urgency(
-                createdAt: record.createdAt, bytesPerSecond: context.throughputs.bytesPerSecond(origin)))
-        parameters.append(bool: asks)
-        parameters.appendSecrets(draft, before, context)
-        parameters.append(text: scope.path)
-        parameters.appendClaimFlags(of: spec)
-        parameters.append(bool: draft.replacesPayload)
-        parameters.append(bytea: draft.payload)
-        parameters.append(bool: draft.sendsOtherRequests(than: before))
-        return parameters
     }
 }
 
@@ -203,27 +168,22 @@ extension JobRequest {
             || spec.asksOnChallenge != before.spec.asksOnChallenge
             || spec.onURLExpired != before.spec.onURLExpired
     }
-
-    fileprivate func sendsOtherRequests(than before: JobRequest) -> Bool {
-        secrets != before.secrets || spec.request != before.spec.request
-            || spec.redirects != before.spec.redirects
-    }
 }
 
-extension StoreContext {
+extension QueueState {
     /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ stored: StoredJob) {
         let record = stored.record
-        guard record.state == .running, record.node == configuration.node,
+        guard record.state == .running, record.node == context.configuration.node,
             // The attempt keeps its fields if the edited ones are unreadable.
-            let job = JobRequest(stored, self)
+            let job = JobRequest(stored, context)
         else { return }
         let edit = AttemptEdit(
             attempt: record.attempt, revision: record.revision, spec: job.spec,
             storedSpec: record.storedSpec, secrets: job.secrets, sealedSecrets: stored.sealedSecrets)
-        edits.insert(edit, of: record.id, leases: leaseRegistry) {
+        edits.insert(edit, of: record.id, leases: nodeState.leaseRegistry) {
             // No effect on an attempt that has not begun: it takes the edit from `EditRegistry`.
-            attemptRunner?.adopt(edit, of: record.id)
+            signals.attemptRunner?.adopt(edit, of: record.id)
         }
     }
 }

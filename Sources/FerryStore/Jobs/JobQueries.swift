@@ -1,7 +1,68 @@
 package import FerryCore
 import Postgres
+import Synchronization
+import Sys
 
-extension ControlLane {
+/// Reads jobs. Any thread.
+package final class JobQueries: JobLookup {
+    private let reads: ReadPool
+    private let nodeState: NodeState
+    private let recentResults: RecentResults
+    private let context: StoreContext
+
+    init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {
+        self.reads = reads
+        self.nodeState = nodeState
+        self.recentResults = recentResults
+        self.context = context
+    }
+
+    /// Reads one job of a tenant, finished or not; requests that arrive together share one statement. Fails
+    /// with `notFound` for another tenant's job.
+    package func storedJob(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
+        reads.job(id, tenant: tenant, reply: reply)
+    }
+
+    /// Like `storedJob`, for the record only. Needs no statement if this node has just finished the job.
+    package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
+        guard let record = recentResult(id, tenant: tenant) else {
+            return storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
+        }
+        // On a thread for reads: the caller may be one that must not render a response.
+        reads.read("recent_result", of: .tenant(tenant), reply) { _ in .success(record) }
+    }
+
+    /// Returns the job if this node has finished it within the last two seconds and no other node can have
+    /// deleted it without telling this one; otherwise `nil`.
+    package func recentResult(_ id: JobID, tenant: String) -> JobRecord? {
+        guard hearsOfDeletions else { return nil }
+        return recentResults.record(of: id, tenant: tenant, at: Sys.monotonicNanoseconds())
+    }
+
+    /// `true` if no other node is alive, or its notifications arrive.
+    var hearsOfDeletions: Bool {
+        !nodeState.hasPeers.load(ordering: .relaxed) || nodeState.isListening.load(ordering: .relaxed)
+    }
+
+    /// Reads what is needed to submit a terminal job again. Fails with `invalidState` for any other job.
+    package func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>) {
+        storedJob(id, tenant: tenant) { [context] result in
+            reply(
+                result.flatMap { stored in
+                    guard stored.record.state.isTerminal else {
+                        return .failure(.invalidState(of: stored.record))
+                    }
+                    var secrets: JobSecrets? = JobSecrets()
+                    if let sealed = stored.sealedSecrets {
+                        secrets = context.configuration.openSecrets(sealed)
+                    }
+                    guard let secrets else { return .failure(.failed) }
+                    return .success(
+                        RetrySource(record: stored.record, secrets: secrets, payload: stored.payload))
+                })
+        }
+    }
+
     /// Reads a page of jobs, newest first, without their bodies.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
         reads.readPage(
@@ -11,7 +72,7 @@ extension ControlLane {
     /// Reads the attempts of a job, finished or not. Fails with `notFound` for another tenant's job.
     package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
         let log = context.damagedRows
-        read("read_attempts", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("read_attempts", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -30,7 +91,7 @@ extension ControlLane {
 
     /// Returns for each known job whether its partial files may be removed.
     package func removableFiles(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
-        perform("removable_files", isRead: true, reply) {
+        reads.read("removable_files", of: .service, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID: Bool], StoreError> in
             var parameters = Parameters()
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
@@ -56,23 +117,6 @@ extension ControlLane {
     /// Returns those of the jobs that the tenant does not have.
     package func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         known(jobs, tenant: tenant) { reply($0.map { known in jobs.filter { !known.contains($0) } }) }
-    }
-
-    /// Returns the first reply to a submission with this key; `nil` if none was accepted. A key that was used
-    /// for another kind of request has no such reply.
-    package func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
-    {
-        read("first_answer", for: key.tenant, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<
-                Submission.Accepted?, StoreError
-            > in
-            var parameters = Parameters()
-            parameters.append(keys: [key], numbered: [0])
-            let rows = try connection.execute(Statements.readKeys, parameters)
-            guard rows.rowCount == 1 else { return .success(nil) }
-            guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-            return .success(Submission.Accepted(jobs: SubmissionBatch.acceptedJobs(rows, 0), isReplay: true))
-        }
     }
 }
 

@@ -2,10 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 
-extension StoreContext {
-    /// Counts the unfinished jobs of tenants for `admission`.
+extension Admission {
+    /// Nanoseconds that a submission waits for a count at most.
+    static let patience: Int64 = 500_000_000
+
+    /// Counts the unfinished jobs of tenants for `admit`.
     func countJobs(of tenants: [String], _ connection: inout Connection) throws(PostgresError) {
-        let numbers = tenants.map { admission.beginCount(of: $0) }
+        let numbers = tenants.map { beginCount(of: $0) }
         let start = monotonicNanoseconds()
         var parameters = Parameters()
         parameters.appendArray(.text, tenants) { $0.append(text: $1) }
@@ -15,7 +18,7 @@ extension StoreContext {
         for row in 0..<rows.rowCount {
             let index = Int(rows.int64(row, 0)) - 1
             guard tenants.indices.contains(index) else { continue }
-            admission.note(rows.int64(row, 1), of: tenants[index], numbers[index], nanoseconds: duration)
+            note(rows.int64(row, 1), of: tenants[index], numbers[index], nanoseconds: duration)
         }
     }
 
@@ -27,18 +30,18 @@ extension StoreContext {
         let tenant = job.tenant
         // A count that another thread begins meanwhile makes this one void.
         for _ in 0..<3 {
-            switch admission.admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
+            switch admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
             case .admitted:
                 admitted.add(tenant)
                 return nil
             case .refused(let error): return error
             case .needsCount(let at):
-                guard at - monotonicNanoseconds() < TenantCounts.patience else {
-                    return admission.refusal(of: tenant, countAt: at)
+                guard at - monotonicNanoseconds() < Self.patience else {
+                    return refusal(of: tenant, countAt: at)
                 }
                 try countJobs(of: [tenant], &connection)
             }
         }
-        return admission.refusal(of: tenant, countAt: monotonicNanoseconds())
+        return refusal(of: tenant, countAt: monotonicNanoseconds())
     }
 }

@@ -15,4 +15,5 @@ extension Statements {
         "replace_tenant_limits", PackageResources.replace_tenant_limits_sql, parameters: 9)
     package static let sumStoredBytes = make(
         "sum_stored_bytes", PackageResources.sum_stored_bytes_sql, parameters: 1)
+    package static let countTenants = make("count_tenants", PackageResources.count_tenants_sql)
 }

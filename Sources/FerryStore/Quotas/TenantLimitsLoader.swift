@@ -3,16 +3,25 @@ import Postgres
 import Sys
 
 /// Loads `TenantQuotas` from the table `tenant_limits`: at each heartbeat, and when a node notifies that
-/// limits have changed.
-enum TenantLimitsLoader {
+/// limits have changed. Any thread.
+final class TenantLimitsLoader: Sendable {
     /// Payload of the notification that the limits of a tenant have changed.
     static let notification = "tenants"
 
+    private let context: StoreContext
+    private let signals: StoreSignals
+    private let sumBytes: @Sendable () -> Void
+
+    /// `sumBytes` is called when limits of stored bytes may be new.
+    init(_ context: StoreContext, _ signals: StoreSignals, sumBytes: @escaping @Sendable () -> Void) {
+        self.context = context
+        self.signals = signals
+        self.sumBytes = sumBytes
+    }
+
     /// Replaces limits and usage by the rows of list_tenant_limits.sql. `reading`: the value of
     /// `TenantQuotas.beginReading`.
-    static func apply(
-        _ rows: borrowing ResultSet, reading: Int, _ context: StoreContext, _ wakeDispatcher: () -> Void
-    ) {
+    func apply(_ rows: borrowing ResultSet, reading: Int) {
         var readings: [String: TenantQuotas.Reading] = [:]
         for row in 0..<rows.rowCount {
             readings[rows.text(row, 0)] = TenantQuotas.Reading(
@@ -21,25 +30,35 @@ enum TenantLimitsLoader {
         let quotas = context.configuration.quotas
         guard quotas.apply(readings, reading: reading, at: context.clock.now()) else { return }
         // Jobs that have waited for a tenant's bytes may begin.
-        context.backlog.addUnknown()
-        wakeDispatcher()
-        _ = context.countRequests.send(.limits)
+        signals.lookForJobs()
+        sumBytes()
     }
 
     /// Reloads the limits on `connection`.
-    static func load(
-        _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
-    ) throws(PostgresError) {
+    func load(_ connection: inout Connection) throws(PostgresError) {
         let reading = context.configuration.quotas.beginReading()
         let rows = try connection.execute(Statements.listTenantLimits)
-        apply(rows, reading: reading, context, wakeDispatcher)
+        apply(rows, reading: reading)
     }
 }
 
-extension ControlLane {
+/// Reads and changes the limits of tenants. Any thread.
+package final class TenantLimitCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let loader: TenantLimitsLoader
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ loader: TenantLimitsLoader
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.loader = loader
+    }
+
     /// Reads the limits of a tenant; none if it is unknown.
     package func tenantLimits(_ tenant: String, reply: @escaping Reply<TenantLimits>) {
-        perform("tenant_limits", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("tenant_limits", of: .service, reply) { connection throws(PostgresError) in
             .success(try TenantLimits(of: tenant, &connection))
         }
     }
@@ -49,8 +68,8 @@ extension ControlLane {
         _ tenant: String, _ limits: TenantLimits, if isAllowed: @escaping @Sendable (TenantLimits) -> Bool,
         reply: @escaping Reply<TenantLimits>
     ) {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("replace_tenant_limits", isRead: false, reply) {
+        let loader = loader
+        commands.perform("replace_tenant_limits", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TenantLimits, StoreError> in
             // An iteration fails only if another transaction has changed the limits meanwhile.
             for _ in 0..<10 {
@@ -64,7 +83,7 @@ extension ControlLane {
                 guard try connection.execute(Statements.replaceTenantLimits, parameters).rowCount == 1 else {
                     continue
                 }
-                try TenantLimitsLoader.load(context, wakeDispatcher, &connection)
+                try loader.load(&connection)
                 var notification = Parameters()
                 notification.append(text: TenantLimitsLoader.notification)
                 _ = try connection.execute(Statements.notify, notification)
@@ -75,11 +94,11 @@ extension ControlLane {
     }
 
     /// Reloads the limits of tenants. Called when another node has changed some.
-    func adoptTenantLimits() {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("adopt_tenant_limits", isRead: true, { (_: Result<Void, StoreError>) in }) {
+    func adopt() {
+        let loader = loader
+        reads.read("adopt_tenant_limits", of: .service, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            try TenantLimitsLoader.load(context, wakeDispatcher, &connection)
+            try loader.load(&connection)
             return .success(())
         }
     }

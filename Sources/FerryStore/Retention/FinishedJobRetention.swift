@@ -47,6 +47,7 @@ struct FinishedJobRetention {
     }
 
     private let context: StoreContext
+    private let signals: StoreSignals
     /// Called after each batch and each partition, outside of any transaction: runs urgent work while the
     /// history keeps the thread busy for hours.
     private let runUrgent: (ReconnectingConnection) throws(PostgresError) -> Void
@@ -58,9 +59,12 @@ struct FinishedJobRetention {
     /// Monotonic nanoseconds.
     private var nextDeliveryScan: Int64 = 0
 
-    init(_ context: StoreContext, runUrgent: @escaping (ReconnectingConnection) throws(PostgresError) -> Void)
-    {
+    init(
+        _ context: StoreContext, _ signals: StoreSignals,
+        runUrgent: @escaping (ReconnectingConnection) throws(PostgresError) -> Void
+    ) {
         self.context = context
+        self.signals = signals
         self.runUrgent = runUrgent
     }
 
@@ -260,7 +264,7 @@ struct FinishedJobRetention {
         var parameters = Parameters()
         parameters.append(float64: seconds)
         parameters.append(int32: Int32(Self.removalMax))
-        while !context.chores.isClosed {
+        while !signals.chores.isClosed {
             let removed = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(statement, parameters).int64(0, 0)
             }
@@ -275,7 +279,7 @@ struct FinishedJobRetention {
         _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var last = JobID(high: 0, low: 0)
-        while !context.chores.isClosed {
+        while !signals.chores.isClosed {
             var next = parameters
             next.append(last)
             let (old, position) = try database.withConnection {
@@ -308,13 +312,13 @@ struct FinishedJobRetention {
     {
         for _ in 0..<Self.passMax {
             let done = Mailbox<Void>()
-            guard context.events.mailbox.send(.pass(done: { done.send(()) })) else { return false }
+            guard signals.events.mailbox.send(.pass(done: { done.send(()) })) else { return false }
             _ = done.wait(milliseconds: Self.passMilliseconds)
             let areLeft = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.hasEventsUntil, .int64(position)).bool(0, 0)
             }
             if !areLeft { return true }
-            if context.chores.isClosed { return false }
+            if signals.chores.isClosed { return false }
         }
         return false
     }
@@ -327,7 +331,7 @@ struct FinishedJobRetention {
         let start = Sys.monotonicNanoseconds()
         let isWhole = start >= nextDeliveryScan
         if isWhole { deliveryPosition = Self.firstDelivery }
-        while !context.chores.isClosed {
+        while !signals.chores.isClosed {
             var parameters = Parameters()
             parameters.append(end)
             parameters.append(int32: Self.batchMax)

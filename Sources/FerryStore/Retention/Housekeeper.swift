@@ -20,11 +20,16 @@ package final class Housekeeper: Sendable {
         min(historyInterval, Int64(configuration.retentionSeconds / 4 * 1e9))
     }
 
-    private let context: StoreContext
+    private let queueState: QueueState
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ queueState: QueueState) {
+        self.queueState = queueState
+    }
 
-    func close() { context.chores.close() }
+    private var context: StoreContext { queueState.context }
+    private var signals: StoreSignals { queueState.signals }
+
+    func close() { signals.chores.close() }
 
     /// Body of the thread; returns after `close()`.
     func run() {
@@ -36,15 +41,15 @@ package final class Housekeeper: Sendable {
                 // One statement may scan a whole partition.
                 options.statementTimeout = .seconds(300)
             })
-        let reminders = Reminders(context)
+        let reminders = Reminders(context, signals)
         let urgent = { [self] (database: ReconnectingConnection) throws(PostgresError) -> Void in
             var hasMore = true
-            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(database) }
+            while hasMore && !signals.chores.isClosed { hasMore = try cancelJobs(database) }
             try reminders.send(database)
         }
-        var history = FinishedJobRetention(context, runUrgent: urgent)
+        var history = FinishedJobRetention(context, signals, runUrgent: urgent)
         var nextHistory = Sys.monotonicNanoseconds()
-        while !context.chores.isClosed {
+        while !signals.chores.isClosed {
             do throws(PostgresError) {
                 try urgent(database)
                 try endSessions(database)
@@ -58,7 +63,7 @@ package final class Housekeeper: Sendable {
                     context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
                 }
             }
-            _ = context.chores.wait(milliseconds: Self.intervalMilliseconds)
+            _ = signals.chores.wait(milliseconds: Self.intervalMilliseconds)
         }
     }
 
@@ -77,12 +82,13 @@ package final class Housekeeper: Sendable {
                 let stored = (0..<rows.rowCount).compactMap {
                     StoredJob(rows, $0, isWide: false, context.damagedRows)
                 }
-                let outcome = try JobCommand.cancel(keepsBytes: false).carryOut(stored, &connection, context)
+                let outcome = try JobCommand.cancel(keepsBytes: false).carryOut(
+                    stored, &connection, queueState)
                 return (rows.rowCount == Int(Self.batchMax), outcome)
             }
         }
         guard let batch else { return false }
-        batch.outcome.note(in: context)
+        batch.outcome.note(queueState)
         return batch.isFull && !batch.outcome.changed.isEmpty
     }
 
@@ -95,7 +101,7 @@ package final class Housekeeper: Sendable {
             let count = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.endSessions, parameters).rowCount
             }
-            if count > 0 { context.events.written(isWanted: true) }
+            if count > 0 { signals.events.written(isWanted: true) }
             if count < Int(Self.batchMax) { return }
         }
     }

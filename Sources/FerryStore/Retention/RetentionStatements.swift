@@ -19,4 +19,5 @@ extension Statements {
     package static let removeJobs = make("remove_jobs", PackageResources.remove_jobs_sql, parameters: 2)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
+    package static let remindJobs = make("remind_jobs", PackageResources.remind_jobs_sql, parameters: 2)
 }

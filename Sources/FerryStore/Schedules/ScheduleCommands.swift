@@ -4,47 +4,51 @@ import Postgres
 import Synchronization
 import Sys
 
-extension ControlLane {
+/// Reads, changes and runs schedules. Any thread.
+package final class ScheduleCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let insertion: JobInsertion
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ insertion: JobInsertion) {
+        self.commands = commands
+        self.reads = reads
+        self.insertion = insertion
+    }
+
     /// Creates a schedule. Its first occurrence comes after the current time.
     package func createSchedule(
         _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>
     ) {
-        let context = context
-        perform("create_schedule", isRead: false, wakingSchedules(reply)) {
+        let insertion = insertion
+        commands.perform("create_schedule", insertion.signals.waking(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Created<ScheduleRecord>, StoreError
             > in
-            let now = context.clock.now()
+            let now = insertion.context.clock.now()
             var parameters = Parameters()
             parameters.append(schedule.id)
             parameters.append(text: schedule.tenant)
             parameters.append(now)
-            parameters.appendOccurrence(of: schedule.spec, schedule.id, createdAt: now, now, context)
+            parameters.appendOccurrence(
+                of: schedule.spec, schedule.id, createdAt: now, now, insertion.context.configuration)
             parameters.append(bool: schedule.spec.overlap != .allow)
             parameters.append(text: schedule.spec.encode())
-            parameters.append(job: schedule.job, context)
+            parameters.append(job: schedule.job, insertion.context.configuration)
             parameters.append(text: idempotency?.route)
             parameters.append(text: idempotency?.key)
             parameters.append(bytea: idempotency?.fingerprint)
-            parameters.append(context.configuration.node)
+            parameters.append(insertion.context.configuration.node)
             let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
             guard !isNew, let idempotency else {
                 return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
                     Created($0.record, isReplay: false)
                 }
             }
-            return try Self.replay(schedule, idempotency, &connection, context).map {
+            return try Self.replay(schedule, idempotency, &connection, insertion).map {
                 Created($0, isReplay: true)
             }
-        }
-    }
-
-    /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
-    func wakingSchedules<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
-        { [context] result in
-            context.scheduleWakes.send(())
-            reply(result)
         }
     }
 
@@ -52,10 +56,10 @@ extension ControlLane {
     /// created if it was deleted since.
     private static func replay(
         _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
-        _ context: StoreContext
+        _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
         let first: FirstResponse
-        switch try firstResponse(to: key, &connection) {
+        switch try FirstResponse.read(key, &connection) {
         case .failure(let error): return .failure(error)
         // Housekeeping has just removed the key; the client's next attempt will find it free.
         case .success(nil): return .failure(.idempotencyKeyInProgress)
@@ -66,8 +70,10 @@ extension ControlLane {
         var record = ScheduleRecord(
             id: first.id(), tenant: schedule.tenant, revision: 1, createdAt: first.at,
             updatedAt: first.at, spec: schedule.spec,
-            template: StoredSpec(schedule.job.spec.encodeStored(context.configuration.seal)))
-        if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
+            template: StoredSpec(schedule.job.spec.encodeStored(insertion.context.configuration.seal)))
+        if let next = schedule.spec.next(
+            record.id, createdAt: first.at, after: first.at, insertion.context.configuration)
+        {
             (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
         }
         return .success(record)
@@ -77,9 +83,9 @@ extension ControlLane {
     package func schedule(
         createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
     ) {
-        read("keyed_schedule", for: key.tenant, reply) {
+        reads.read("keyed_schedule", of: .tenant(key.tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
-            switch try Self.firstResponse(to: key, &connection) {
+            switch try FirstResponse.read(key, &connection) {
             case .failure(let error): return .failure(error)
             case .success(nil): return .failure(.notFound)
             case .success(let first?):
@@ -90,7 +96,7 @@ extension ControlLane {
 
     /// Reads a schedule. Fails with `notFound` for another tenant's schedule.
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
-        read("schedule", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("schedule", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             try Self.readSchedule(id, tenant, &connection).map(\.record)
         }
     }
@@ -100,8 +106,8 @@ extension ControlLane {
     package func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
-        let context = context
-        read("schedules", for: tenant, reply) {
+        let insertion = insertion
+        reads.read("schedules", of: .tenant(tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
             var records: [ScheduleRecord] = []
             var last: ScheduleID = before ?? .last
@@ -119,7 +125,7 @@ extension ControlLane {
                     if let stored = try? StoredSchedule(rows, row) {
                         records.append(stored.record)
                     } else {
-                        context.logger.error(
+                        insertion.context.logger.error(
                             "a schedule cannot be read", metadata: ["schedule.id": "\(last)"])
                     }
                 }
@@ -136,12 +142,12 @@ extension ControlLane {
         _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
-        let context = context
-        changeScheduleRow("change_schedule", id, tenant, revision, wakingSchedules(reply)) {
+        let insertion = insertion
+        changeScheduleRow("change_schedule", id, tenant, revision, insertion.signals.waking(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
             if job == nil, spec == stored.record.spec { return stored.record }
-            let now = context.clock.now()
+            let now = insertion.context.clock.now()
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: stored.record.revision)
@@ -149,11 +155,12 @@ extension ControlLane {
             if spec.keepsTimes(of: stored.record.spec), let due = stored.record.nextScheduledAt {
                 parameters.appendSameOccurrence(as: due, of: stored)
             } else {
-                parameters.appendOccurrence(of: spec, id, createdAt: stored.record.createdAt, now, context)
+                parameters.appendOccurrence(
+                    of: spec, id, createdAt: stored.record.createdAt, now, insertion.context.configuration)
             }
             parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
-            parameters.append(job: job, context)
+            parameters.append(job: job, insertion.context.configuration)
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
@@ -168,7 +175,7 @@ extension ControlLane {
     package func deleteSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
-        perform("delete_schedule", isRead: false, reply) {
+        commands.perform("delete_schedule", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             var parameters = Parameters()
             parameters.append(id)
@@ -188,13 +195,13 @@ extension ControlLane {
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Created<JobRecord>>
     ) {
-        let context = context
-        perform("run_schedule", isRead: false, reply) {
+        let insertion = insertion
+        commands.perform("run_schedule", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> in
-            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
+            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, insertion)
             guard case .failure = result, let idempotency,
-                case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
-                let record = try context.job(first.id(), &connection)?.record
+                case .success(let first?) = try FirstResponse.read(idempotency, &connection),
+                let record = try insertion.context.job(first.id(), &connection)?.record
             else { return result }
             return .success(Created(record, isReplay: true))
         }
@@ -202,43 +209,43 @@ extension ControlLane {
 
     private static func run(
         _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> {
         let stored: StoredSchedule
         switch try readSchedule(id, tenant, &connection) {
         case .failure(let error): return .failure(error)
         case .success(let found): stored = found
         }
-        let zones = context.configuration.zones
-        let now = context.clock.now()
-        let seal = context.configuration.seal
+        let zones = insertion.context.configuration.zones
+        let now = insertion.context.clock.now()
+        let seal = insertion.context.configuration.seal
         guard
             let job = stored.job(
-                at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
+                at: now, id: insertion.context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
         var admitted = AdmittedJobs()
-        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, context) {
+        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, insertion) {
             return .failure(refusal)
         }
         let outcome: SubmissionBatch.Outcome
         do {
-            switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
+            switch try submitRun(job, of: id, idempotency, now: now, &connection, insertion) {
             case .failure(let error):
-                context.admission.settle(&admitted, isCommitted: false)
+                insertion.admission.settle(&admitted, isCommitted: false)
                 return .failure(error)
             case .success(let submitted): outcome = submitted
             }
         } catch {
-            context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+            insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
             throw error
         }
-        context.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
-        if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
+        insertion.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
+        if outcome.jobCount == 1 { insertion.note(outcome) }
         switch outcome.results.first {
         case .failure(let error): return .failure(error)
         case .success(let accepted):
             guard let first = accepted.jobs.first else { return .failure(.failed) }
-            if let record = try context.job(first.id, &connection)?.record {
+            if let record = try insertion.context.job(first.id, &connection)?.record {
                 return .success(Created(record, isReplay: accepted.isReplay))
             }
             // The job was deleted since.
@@ -254,22 +261,26 @@ extension ControlLane {
     /// before, since it gets its first reply again.
     private static func refusal(
         of job: NewJob, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> StoreError? {
-        guard let refusal = try context.refusal(of: job, &admitted, &connection) else { return nil }
-        if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
-        context.metrics.surplusJobs.add(1, ordering: .relaxed)
+        guard let refusal = try insertion.admission.refusal(of: job, &admitted, &connection) else {
+            return nil
+        }
+        if let idempotency, case .success(_?) = try FirstResponse.read(idempotency, &connection) {
+            return nil
+        }
+        insertion.context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return refusal
     }
 
     private static func submitRun(
         _ job: NewJob, of id: ScheduleID, _ idempotency: Submission.Idempotency?, now: Timestamp,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
         let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
         // An iteration fails only if a session has changed meanwhile.
         for _ in 0..<3 {
-            let sessions = context.sessions.current
+            let sessions = insertion.context.sessions.current
             switch sessions.verdict(on: [job], known: nil) {
             case .acceptable, .changed: break
             case .invalidated: return .failure(.sessionInvalidated)
@@ -278,7 +289,7 @@ extension ControlLane {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
-                        let outcome = try SubmissionBatch([submission], context, isAlone: false).commit(
+                        let outcome = try SubmissionBatch([submission], insertion, isAlone: false).commit(
                             &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }
                         _ = try ScheduleTransaction.insertRuns([job], &connection)
@@ -291,7 +302,7 @@ extension ControlLane {
                     })
             } catch {
                 guard error.isSessionChange else { throw error }
-                try context.readSessions(&connection)
+                try insertion.sessionLoader.readSessions(&connection)
             }
         }
         return .failure(.unavailable)
@@ -325,7 +336,7 @@ extension ControlLane {
         _ body:
             @escaping @Sendable (StoredSchedule, inout Connection) throws(PostgresError) -> ScheduleRecord?
     ) {
-        perform(name, isRead: false, reply) {
+        commands.perform(name, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
             for _ in 0..<10 {
                 switch try Self.readSchedule(id, tenant, &connection) {
@@ -337,6 +348,16 @@ extension ControlLane {
                 }
             }
             return .failure(.unavailable)
+        }
+    }
+}
+
+extension StoreSignals {
+    /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
+    func waking<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
+        { [self] result in
+            scheduleWakes.send(())
+            reply(result)
         }
     }
 }
@@ -356,10 +377,10 @@ extension ScheduleSpec {
 extension ScheduleSpec {
     /// Returns the next occurrence and when it runs; `nil` if there is none.
     fileprivate func next(
-        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ context: StoreContext
+        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ configuration: StoreConfiguration
     ) -> (scheduledAt: Timestamp, runAt: Timestamp)? {
         guard isEnabled,
-            let next = recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now)
+            let next = recurrence(configuration.zones, createdAt: createdAt)?.next(after: now)
         else { return nil }
         return (next, next + delay(id, next))
     }
@@ -367,19 +388,19 @@ extension ScheduleSpec {
 
 extension Parameters {
     /// Appends the stored form of a schedule's job: spec, sealed secrets and payload; nulls for `nil`.
-    fileprivate mutating func append(job: JobRequest?, _ context: StoreContext) {
-        append(text: job?.spec.encodeStored(context.configuration.seal))
+    fileprivate mutating func append(job: JobRequest?, _ configuration: StoreConfiguration) {
+        append(text: job?.spec.encodeStored(configuration.seal))
         append(
-            bytea: job.flatMap { $0.secrets.isEmpty ? nil : context.configuration.sealSecrets($0.secrets) })
+            bytea: job.flatMap { $0.secrets.isEmpty ? nil : configuration.sealSecrets($0.secrets) })
         append(bytea: job?.payload)
     }
 
     /// Appends the next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
-        _ context: StoreContext
+        _ configuration: StoreConfiguration
     ) {
-        let next = spec.next(id, createdAt: createdAt, after: now, context)
+        let next = spec.next(id, createdAt: createdAt, after: now, configuration)
         append(next?.scheduledAt)
         append(next?.runAt)
     }

@@ -24,23 +24,34 @@ package final class ScheduleRunner: Sendable {
     /// search may take a twentieth of the time at most.
     private static let releasePause: Int64 = 20
 
-    private let context: StoreContext
+    private let insertion: JobInsertion
+    private let limits: LimitsCache
+    /// Start conditions of discretionary jobs; `nil` before they were read.
+    private let conditions = Mutex<DiscretionaryOutlook?>(nil)
     private let cancel: Cancel
     private let limitsChanged: @Sendable () -> Void
 
+    private var context: StoreContext { insertion.context }
+    private var signals: StoreSignals { insertion.signals }
+
     /// `limitsChanged`: called when a window with another rate has opened or closed.
     init(
-        _ context: StoreContext, cancel: @escaping Cancel, limitsChanged: @escaping @Sendable () -> Void
+        _ insertion: JobInsertion, _ limits: LimitsCache, cancel: @escaping Cancel,
+        limitsChanged: @escaping @Sendable () -> Void
     ) {
-        self.context = context
+        self.insertion = insertion
+        self.limits = limits
         self.cancel = cancel
         self.limitsChanged = limitsChanged
     }
 
-    /// Call when something may be due earlier than known.
-    package func wake() { context.scheduleWakes.send(()) }
+    /// Start conditions of discretionary jobs; `nil` before they were read.
+    var outlook: DiscretionaryOutlook? { conditions.withLock { $0 } }
 
-    func close() { context.scheduleWakes.close() }
+    /// Call when something may be due earlier than known.
+    package func wake() { signals.scheduleWakes.send(()) }
+
+    func close() { signals.scheduleWakes.close() }
 
     /// Body of the thread; returns after `close()`.
     func run() {
@@ -52,7 +63,7 @@ package final class ScheduleRunner: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         var chores = Chores()
-        while !context.scheduleWakes.isClosed {
+        while !signals.scheduleWakes.isClosed {
             var pause = 1.0
             do {
                 pause = try submitDue(database)
@@ -66,7 +77,7 @@ package final class ScheduleRunner: Sendable {
                 }
                 pause = max(pause, Double(database.retryIn / .milliseconds(1)) / 1_000)
             }
-            _ = context.scheduleWakes.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
+            _ = signals.scheduleWakes.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
         }
     }
 
@@ -75,8 +86,8 @@ package final class ScheduleRunner: Sendable {
         var countMax = Limits.scheduleBatchMax
         // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?
-        while !context.scheduleWakes.isClosed {
-            let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
+        while !signals.scheduleWakes.isClosed {
+            let work = ScheduleTransaction(insertion: insertion, countMax: countMax, now: context.clock.now())
             var due: [ScheduleID] = []
             var admitted = AdmittedJobs()
             let outcome: ScheduleTransaction.Outcome
@@ -86,11 +97,11 @@ package final class ScheduleRunner: Sendable {
                         try work.commit(&connection, dueIDs: &due, admitted: &admitted)
                     }
                 }
-                context.admission.settle(&admitted, isCommitted: true)
+                insertion.admission.settle(&admitted, isCommitted: true)
             } catch {
-                context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+                insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
                 if error.isSessionChange {
-                    try context.readSessions(database)
+                    try insertion.sessionLoader.readSessions(database)
                     continue
                 }
                 guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !due.isEmpty else {
@@ -118,7 +129,7 @@ package final class ScheduleRunner: Sendable {
     }
 
     private func count(_ outcome: ScheduleTransaction.Outcome) {
-        if outcome.submitted.jobCount > 0 { context.noteSubmitted(outcome.submitted) }
+        if outcome.submitted.jobCount > 0 { insertion.note(outcome.submitted) }
         let metrics = context.metrics
         metrics.scheduledJobs.add(Int64(outcome.submitted.jobCount), ordering: .relaxed)
         metrics.missedOccurrences.add(Int64(outcome.missedCount), ordering: .relaxed)
@@ -151,16 +162,16 @@ package final class ScheduleRunner: Sendable {
         let now = context.clock.now()
         let zones = context.configuration.zones
         let (windows, outlook) = try database.withConnection { connection throws(PostgresError) in
-            let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
+            let windows = OffPeakWindows(stored: try WindowCommands.stored(&connection))
             let isBounded = windows.discretionary.contains { $0.byteCountMax != nil }
             let usage = isBounded ? try DiscretionaryTransaction.usage(&connection) : [:]
             return (windows, DiscretionaryOutlook(windows, usage: usage, at: now, zones))
         }
-        context.outlook.withLock { $0 = outlook }
+        conditions.withLock { $0 = outlook }
         guard context.configuration.isWorker else { return }
         try startDiscretionary(windows, now, database, &chores)
         let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)
-        if context.limits.note(windowRate: rate) { limitsChanged() }
+        if limits.note(windowRate: rate) { limitsChanged() }
     }
 
     private func startDiscretionary(
@@ -169,7 +180,8 @@ package final class ScheduleRunner: Sendable {
     ) throws(PostgresError) {
         let start = Sys.monotonicNanoseconds()
         guard start >= chores.nextRelease else { return }
-        let work = DiscretionaryTransaction(context: context, now: now)
+        let work = DiscretionaryTransaction(
+            context: context, nodeState: insertion.nodeState, now: now)
         let startedCount = try database.withConnection { connection throws(PostgresError) in
             try work.commit(&connection, windows)
         }
@@ -177,8 +189,7 @@ package final class ScheduleRunner: Sendable {
         chores.nextRelease = end + Self.releasePause * (end - start)
         guard startedCount > 0 else { return }
         context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
-        context.backlog.addUnknown()
-        context.dispatcherWake.withLock { $0 }(nil)
+        signals.lookForJobs()
     }
 
     // MARK: Housekeeping
@@ -202,8 +213,8 @@ package final class ScheduleRunner: Sendable {
         guard now >= chores.nextExchange else { return }
         chores.nextExchange = now + Int64(Self.exchangeSeconds * 1e9)
         let clock = context.clock
-        try database.withConnection { [context] connection throws(PostgresError) in
-            try context.throughputs.exchange(&connection, now: clock.now())
+        try database.withConnection { [hostState = insertion.hostState] connection throws(PostgresError) in
+            try hostState.throughputs.exchange(&connection, now: clock.now())
         }
     }
 

@@ -27,7 +27,7 @@ struct ScheduleTransaction {
     /// Seconds until a schedule that cannot run is tried again.
     static let repairSeconds = 3_600.0
 
-    let context: StoreContext
+    let insertion: JobInsertion
     let countMax: Int
     let now: Timestamp
 
@@ -45,7 +45,7 @@ struct ScheduleTransaction {
         dueIDs = rows.identifiers()
         guard !dueIDs.isEmpty else { return outcome }
         let unfinished = try Self.unfinished(of: rows, &connection)
-        let sessions = context.sessions.current
+        let sessions = insertion.context.sessions.current
         var advances: [Advance] = []
         var jobs: [NewJob] = []
         for row in 0..<rows.rowCount {
@@ -64,8 +64,8 @@ struct ScheduleTransaction {
             var advance = Advance(id: id, decision: decision)
             if let occurrence = decision.submits {
                 let job = stored.job(
-                    at: occurrence, id: context.identifiers.make(), traceparent: newTraceparent(),
-                    context.configuration.zones, context.configuration.seal)
+                    at: occurrence, id: insertion.context.identifiers.make(), traceparent: newTraceparent(),
+                    insertion.context.configuration.zones, insertion.context.configuration.seal)
                 guard let job else {
                     advances.append(postponed(id, occurrence, "its job cannot be created"))
                     continue
@@ -115,7 +115,7 @@ struct ScheduleTransaction {
         switch sessions.verdict(on: [job], known: nil) {
         case .acceptable, .changed: break
         case .invalidated, .unreadable:
-            context.logger.warning(
+            insertion.context.logger.warning(
                 "an occurrence of a schedule was skipped: its session accepts no jobs",
                 metadata: [
                     "schedule.id": "\(job.spec.occurrence?.schedule.description ?? "")",
@@ -123,7 +123,7 @@ struct ScheduleTransaction {
                 ])
             return false
         }
-        guard try context.refusal(of: job, &admitted, &connection) != nil else { return true }
+        guard try insertion.admission.refusal(of: job, &admitted, &connection) != nil else { return true }
         outcome.surplusCount += 1
         return false
     }
@@ -131,7 +131,8 @@ struct ScheduleTransaction {
     private func decision(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {
         let record = stored.record
         guard let due = record.nextScheduledAt,
-            let recurrence = record.spec.recurrence(context.configuration.zones, createdAt: record.createdAt)
+            let recurrence = record.spec.recurrence(
+                insertion.context.configuration.zones, createdAt: record.createdAt)
         else { return nil }
         return ScheduleDecision(
             ScheduleDecision.Input(
@@ -142,7 +143,7 @@ struct ScheduleTransaction {
 
     /// Postpones a schedule for an hour: an operator has to repair it.
     private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ reason: String) -> Advance {
-        context.logger.error(
+        insertion.context.logger.error(
             "a schedule was postponed for an hour",
             metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)", "reason": "\(reason)"])
         var decision = ScheduleDecision()
@@ -162,7 +163,7 @@ struct ScheduleTransaction {
         }
         let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
         guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
-        return try SubmissionBatch([submission], context, isAlone: false).commit(
+        return try SubmissionBatch([submission], insertion, isAlone: false).commit(
             &connection, epoch: epoch)
     }
 

@@ -15,7 +15,7 @@ package struct FirstSettings: ~Copyable {
     /// Stores a setting unless it exists, and returns the stored value. Blocks.
     package mutating func keep(_ name: String, _ value: [UInt8]) throws(PostgresError) -> [UInt8] {
         while true {
-            if let kept = try ControlLane.putSetting(name, value, &connection) { return kept }
+            if let kept = try Settings.put(name, value, &connection) { return kept }
         }
     }
 }

@@ -2,13 +2,27 @@ package import FerryCore
 import Postgres
 import Sys
 
-extension ControlLane {
+/// Reads and changes sessions. Any thread.
+package final class SessionCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let sessionLoader: SessionLoader
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ sessionLoader: SessionLoader) {
+        self.commands = commands
+        self.reads = reads
+        self.sessionLoader = sessionLoader
+    }
+
+    /// The sessions as this node knows them.
+    package var sessionCache: SessionCache { sessionLoader.context.sessions }
+
     /// Reads a session with the counts of its unfinished jobs. Fails with `notFound` if it was never
     /// configured or used.
     package func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
-        let context = context
-        read("read_session", for: key.tenant, reply) { connection throws(PostgresError) in
-            guard let overview = try Self.overview(of: key, &connection, context) else {
+        let sessionLoader = sessionLoader
+        reads.read("read_session", of: .tenant(key.tenant), reply) { connection throws(PostgresError) in
+            guard let overview = try Self.overview(of: key, &connection, sessionLoader) else {
                 return .failure(.notFound)
             }
             return .success(overview)
@@ -19,8 +33,8 @@ extension ControlLane {
     package func sessions(
         tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
     ) {
-        let context = context
-        read("list_sessions", for: tenant, reply) { connection throws(PostgresError) in
+        let sessionLoader = sessionLoader
+        reads.read("list_sessions", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(text: name ?? "")
@@ -30,8 +44,8 @@ extension ControlLane {
                 (0..<rows.rowCount).map { row in
                     SessionOverview(
                         SessionKey(tenant: tenant, name: rows.text(row, 11)),
-                        record: rows.isNull(row, 0) ? nil : context.session(rows, row),
-                        implicit: context.sessions.current.implicit)
+                        record: rows.isNull(row, 0) ? nil : sessionLoader.session(rows, row),
+                        implicit: sessionLoader.context.sessions.current.implicit)
                 })
         }
     }
@@ -41,11 +55,11 @@ extension ControlLane {
         _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
         reply: @escaping Reply<SessionPut>
     ) {
-        let context = context
-        perform("put_session", isRead: false, reply) { connection throws(PostgresError) in
+        let sessionLoader = sessionLoader
+        commands.perform("put_session", reply) { connection throws(PostgresError) in
             // An iteration fails only if another transaction has changed the session meanwhile.
             for _ in 0..<10 {
-                let found = try Self.record(of: key, &connection, context).record
+                let found = try Self.record(of: key, &connection, sessionLoader).record
                 if found == nil, try Self.hasTooMany(key.tenant, &connection) {
                     return .failure(.tooManySessions)
                 }
@@ -56,13 +70,14 @@ extension ControlLane {
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found?.revision ?? 0)
-                parameters.append(text: draft.configuration.encodeStored(context.configuration.seal))
+                parameters.append(
+                    text: draft.configuration.encodeStored(sessionLoader.context.configuration.seal))
                 parameters.append(bytea: draft.sealedSecrets)
-                parameters.append(context.clock.now())
+                parameters.append(sessionLoader.context.clock.now())
                 parameters.append(bool: draft.configuration.sendsLaunchEvents)
                 guard
                     let record = try Self.change(
-                        Statements.putSession, parameters, &connection, context)
+                        Statements.putSession, parameters, &connection, sessionLoader)
                 else { continue }
                 let overview = SessionOverview(record, counts: try Self.counts(of: key, &connection))
                 return .success(found == nil ? .created(overview) : .changed(overview))
@@ -92,11 +107,11 @@ extension ControlLane {
         _ key: SessionKey, _ mode: SessionInvalidation, if condition: SessionCondition,
         reply: @escaping Reply<SessionOverview>
     ) {
-        let context = context
-        perform("invalidate_session", isRead: false, reply) { connection throws(PostgresError) in
+        let sessionLoader = sessionLoader
+        commands.perform("invalidate_session", reply) { connection throws(PostgresError) in
             guard key.name != SessionName.standard else { return .failure(.sessionInUse) }
             for _ in 0..<10 {
-                guard let found = try Self.overview(of: key, &connection, context) else {
+                guard let found = try Self.overview(of: key, &connection, sessionLoader) else {
                     return .failure(.notFound)
                 }
                 if found.record == nil, try Self.hasTooMany(key.tenant, &connection) {
@@ -111,13 +126,13 @@ extension ControlLane {
                 var parameters = Parameters(key)
                 parameters.append(int32: found.revision)
                 parameters.append(text: mode.rawValue)
-                parameters.append(context.clock.now())
-                parameters.append(text: context.sessions.current.implicit.encodeStored())
+                parameters.append(sessionLoader.context.clock.now())
+                parameters.append(text: sessionLoader.context.sessions.current.implicit.encodeStored())
                 let statement = Statements.invalidateSession
-                guard let record = try Self.change(statement, parameters, &connection, context) else {
+                guard let record = try Self.change(statement, parameters, &connection, sessionLoader) else {
                     continue
                 }
-                context.chores.send(())
+                sessionLoader.signals.chores.send(())
                 return .success(SessionOverview(record, counts: try Self.counts(of: key, &connection)))
             }
             return .failure(.unavailable)
@@ -128,10 +143,10 @@ extension ControlLane {
     package func deleteSession(
         _ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>
     ) {
-        let context = context
-        perform("delete_session", isRead: false, reply) { connection throws(PostgresError) in
+        let sessionLoader = sessionLoader
+        commands.perform("delete_session", reply) { connection throws(PostgresError) in
             for _ in 0..<10 {
-                let (found, isKnown) = try Self.record(of: key, &connection, context)
+                let (found, isKnown) = try Self.record(of: key, &connection, sessionLoader)
                 guard let found else { return .failure(isKnown ? .sessionInUse : .notFound) }
                 let finding = condition.finding(found) { $0?.endedAt == nil ? .sessionInUse : nil }
                 if case .refused(let error) = finding { return .failure(error) }
@@ -143,10 +158,20 @@ extension ControlLane {
                     pipeline.send(Statements.notify, .sessionsNotification)
                 }
                 guard results.take(1).rowCount == 1 else { continue }
-                try context.readSessions(&connection)
+                try sessionLoader.readSessions(&connection)
                 return .success(())
             }
             return .failure(.unavailable)
+        }
+    }
+
+    /// Reloads sessions. Called when another node has changed some.
+    func adopt() {
+        let sessionLoader = sessionLoader
+        let ignore: Reply<Void> = { _ in }
+        reads.read("sessions", of: .service, ignore) { connection throws(PostgresError) in
+            try sessionLoader.readSessions(&connection)
+            return .success(())
         }
     }
 
@@ -156,7 +181,7 @@ extension ControlLane {
     /// condition of the statement was not met.
     static func change(
         _ statement: Statement, _ parameters: Parameters, _ connection: inout Connection,
-        _ context: StoreContext
+        _ sessionLoader: SessionLoader
     ) throws(PostgresError) -> SessionRecord? {
         var results = try connection.pipeline { pipeline in
             pipeline.send(Statements.lockSessionEpoch)
@@ -165,30 +190,30 @@ extension ControlLane {
         }
         let rows = results.take(1)
         guard rows.rowCount == 1 else { return nil }
-        let record = context.session(rows, 0)
-        try context.readSessions(&connection)
+        let record = sessionLoader.session(rows, 0)
+        try sessionLoader.readSessions(&connection)
         return record
     }
 
     /// Reads a session. `isKnown`: `true` if it is the default session or has had events.
     static func record(
-        of key: SessionKey, _ connection: inout Connection, _ context: StoreContext
+        of key: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader
     ) throws(PostgresError) -> (record: SessionRecord?, isKnown: Bool) {
         let rows = try connection.execute(Statements.readSession, Parameters(key))
         return (
-            rows.isNull(0, 0) ? nil : context.session(rows, 0),
+            rows.isNull(0, 0) ? nil : sessionLoader.session(rows, 0),
             rows.bool(0, 11) || key.name == SessionName.standard
         )
     }
 
     static func overview(
-        of key: SessionKey, _ connection: inout Connection, _ context: StoreContext
+        of key: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader
     ) throws(PostgresError) -> SessionOverview? {
-        let (record, isKnown) = try record(of: key, &connection, context)
+        let (record, isKnown) = try record(of: key, &connection, sessionLoader)
         let counts = try counts(of: key, &connection)
         guard record != nil || isKnown || !counts.isEmpty else { return nil }
         return SessionOverview(
-            key, record: record, implicit: context.sessions.current.implicit, counts: counts)
+            key, record: record, implicit: sessionLoader.context.sessions.current.implicit, counts: counts)
     }
 
     static func counts(

@@ -13,11 +13,11 @@ struct FirstResponse {
     }
 }
 
-extension ControlLane {
+extension FirstResponse {
     /// Returns what the first request with this key created, or `nil` if there is no such key. A key of
     /// another request is `idempotencyKeyReused`.
-    static func firstResponse(
-        to key: Submission.Idempotency, _ connection: inout Connection
+    static func read(
+        _ key: Submission.Idempotency, _ connection: inout Connection
     ) throws(PostgresError) -> Result<FirstResponse?, StoreError> {
         var parameters = Parameters()
         parameters.append(keys: [key], numbered: [0])

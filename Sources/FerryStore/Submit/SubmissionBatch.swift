@@ -17,7 +17,7 @@ enum SubmissionLease: Int32 {
 /// Submissions that are committed together, and the reply to each.
 struct SubmissionBatch {
     let submissions: [Submission]
-    let context: StoreContext
+    let insertion: JobInsertion
     let now: Timestamp
     private let sessions: SessionSnapshot
     /// How each job is leased to this node as it is inserted, in the order of the submissions.
@@ -53,19 +53,21 @@ struct SubmissionBatch {
 
     /// Reserves slots for jobs that may begin at once, if the batch `isAlone` and no queued job goes before
     /// them.
-    init(_ submissions: [Submission], _ context: StoreContext, isAlone: Bool = true) {
+    init(_ submissions: [Submission], _ insertion: JobInsertion, isAlone: Bool = true) {
         self.submissions = submissions
         self.isAlone = isAlone
-        self.context = context
-        now = context.clock.now()
-        sessions = context.sessions.current
-        latestStarts = Self.latestStarts(submissions, context, now)
+        self.insertion = insertion
+        now = insertion.context.clock.now()
+        sessions = insertion.context.sessions.current
+        latestStarts = Self.latestStarts(submissions, insertion, now)
         questions = Self.questions(submissions, now)
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
-        lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
+        lease =
+            isAlone && insertion.nodeState.isLeasing.load(ordering: .relaxed)
+            ? insertion.nodeState.lease.number : nil
         // Queued jobs go first: slots are left for as many.
-        let slots = context.configuration.slots
-        guard lease != nil, let queued = context.backlog.count else { return }
+        let slots = insertion.context.configuration.slots
+        guard lease != nil, let queued = insertion.queueState.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
         let stopped = slots.tenantsWithoutLoans
         for (index, submission) in submissions.enumerated() {
@@ -83,7 +85,7 @@ struct SubmissionBatch {
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = .begins }
         if queued == 0 { hold(due.dropFirst(leaseCount)) }
-        context.leaseRegistry.expect(leasedJobs)
+        insertion.nodeState.leaseRegistry.expect(leasedJobs)
     }
 
     /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their
@@ -101,40 +103,43 @@ struct SubmissionBatch {
         guard let first = repeatable.first.map(owner), repeatable.count == due.count,
             repeatable.allSatisfy({ owner($0) == first })
         else { return }
-        heldCount = context.held.reserve(
-            upTo: repeatable.count, of: first, hasPeers: context.hasPeers.load(ordering: .relaxed),
-            capacity: context.configuration.slots.capacity)
+        heldCount = insertion.queueState.held.reserve(
+            upTo: repeatable.count, of: first,
+            hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
+            capacity: insertion.context.configuration.slots.capacity)
         for next in repeatable.prefix(heldCount) { leases[next.submission][next.job] = .held }
     }
 
     /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
-    init(refused submissions: [Submission], _ context: StoreContext) {
+    init(refused submissions: [Submission], _ insertion: JobInsertion) {
         self.submissions = submissions
-        self.context = context
+        self.insertion = insertion
         isAlone = true
         lease = nil
-        now = context.clock.now()
-        sessions = context.sessions.current
+        now = insertion.context.clock.now()
+        sessions = insertion.context.sessions.current
         latestStarts = [:]
         questions = [:]
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
     }
 
     func urgency(_ job: NewJob) -> Timestamp {
-        job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+        job.spec.urgency(
+            createdAt: now, bytesPerSecond: insertion.hostState.throughputs.bytesPerSecond(job.origin))
     }
 
     /// Returns `true` if the job may be leased as it is inserted. Suspended jobs may not, nor may those under
     /// a limit: claims alone count against limits.
     private func mayBegin(_ job: NewJob) -> Bool {
-        !job.spec.startsSuspended && context.configuration.downloads.admits(job.spec.kind)
-            && context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
+        !job.spec.startsSuspended && insertion.context.configuration.downloads.admits(job.spec.kind)
+            && insertion.context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
             && claimQueueName(of: job).origin.isEmpty
-            && (context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
+            && (insertion.hostState.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }
 
     private func claimQueueName(of job: NewJob) -> ClaimQueueCache.Name {
-        context.claimQueueName(context.scope(of: job), session: job.spec.session, sessions)
+        insertion.queueState.claimQueueName(
+            insertion.queueState.scope(of: job), session: job.spec.session, sessions)
     }
 
     /// Returns the name of a job's claim queue. A job that `init` has leased is in the wide one of its
@@ -147,9 +152,9 @@ struct SubmissionBatch {
 
     /// Gives back what `init` reserved. Called if the commit has failed or has an unknown outcome.
     func abandon() {
-        context.leaseRegistry.dismiss(leasedJobs)
-        context.configuration.slots.release(leaseCount)
-        context.held.unreserve(heldCount)
+        insertion.nodeState.leaseRegistry.dismiss(leasedJobs)
+        insertion.context.configuration.slots.release(leaseCount)
+        insertion.queueState.held.unreserve(heldCount)
     }
 
     /// Inserts the jobs. `epoch` is that of the sessions with which the jobs were read. If sessions have
@@ -157,8 +162,8 @@ struct SubmissionBatch {
     func commit(_ connection: inout Connection, epoch: Int64) throws(PostgresError) -> Outcome {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
-        let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
-        let queues = try SubmissionQueues(self, context.claimQueues, &connection)
+        let notifies = insertion.nodeState.hasPeers.load(ordering: .relaxed) && !isAllLeased
+        let queues = try SubmissionQueues(self, insertion.queueState.claimQueues, &connection)
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let changes = firstChanges
@@ -189,9 +194,9 @@ struct SubmissionBatch {
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
                 let unused = zip(submission.jobs, leases[index]).filter { $1 != .none }
-                context.leaseRegistry.dismiss(unused.map(\.0.id))
-                context.configuration.slots.release(unused.count { $1 == .begins })
-                context.held.unreserve(unused.count { $1 == .held })
+                insertion.nodeState.leaseRegistry.dismiss(unused.map(\.0.id))
+                insertion.context.configuration.slots.release(unused.count { $1 == .begins })
+                insertion.queueState.held.unreserve(unused.count { $1 == .held })
                 outcome.results.append(replay)
                 continue
             }
@@ -224,8 +229,9 @@ struct SubmissionBatch {
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
         }
-        context.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
-        context.leaseRegistry.insert(outcome.held.lazy.map { ($0.attempt.job, $0.attempt.number) })
+        insertion.nodeState.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
+        insertion.nodeState.leaseRegistry.insert(
+            outcome.held.lazy.map { ($0.attempt.job, $0.attempt.number) })
         return outcome
     }
 
@@ -236,23 +242,23 @@ struct SubmissionBatch {
         // The registry has the leases: if the node's lease lapses from now on, they are compared with the
         // database. If it has lapsed since the batch was made, other nodes may have taken this node's jobs
         // before or after the commit.
-        guard context.lease.number == lease else {
-            context.giveBack(outcome.attempts)
-            return context.giveBack(submitted: outcome.held.map(\.attempt))
+        guard insertion.nodeState.lease.number == lease else {
+            insertion.queueState.giveBack(outcome.attempts)
+            return insertion.queueState.giveBack(submitted: outcome.held.map(\.attempt))
         }
-        context.begin(outcome.attempts)
+        insertion.queueState.begin(outcome.attempts)
         guard !outcome.held.isEmpty else { return }
-        context.held.add(
-            submitted: outcome.held, hasPeers: context.hasPeers.load(ordering: .relaxed),
+        insertion.queueState.held.add(
+            submitted: outcome.held, hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
             at: Sys.monotonicNanoseconds())
-        context.beginHeld()
+        insertion.queueState.beginHeld()
     }
 
     private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
         Submission.Accepted.Job(
             id: job.id, state: state(job, begins: begins),
             waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
-            node: begins ? context.configuration.node : nil,
+            node: begins ? insertion.context.configuration.node : nil,
             nextAttemptAt: dueAt(job))
     }
 
@@ -261,7 +267,7 @@ struct SubmissionBatch {
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, storedSpec: job.storedSpec, secrets: job.request.secrets,
             sealedSecrets: job.sealedSecrets, payload: job.request.payload, origin: job.origin,
-            scopePath: context.scope(of: job).path, traceparent: job.traceparent,
+            scopePath: insertion.queueState.scope(of: job).path, traceparent: job.traceparent,
             retryOf: job.retryOf, isCancelRequested: false)
     }
 
@@ -274,7 +280,7 @@ struct SubmissionBatch {
             return try readReplays(known, &connection)
         } catch {
             guard isAlone else { throw error }
-            context.logger.warning(
+            insertion.context.logger.warning(
                 "earlier answers could not be read",
                 metadata: ["error": "\(error)", "count": "\(known.count)"])
             let unavailable = Result<Submission.Accepted, StoreError>.failure(.unavailable)
@@ -355,14 +361,14 @@ struct SubmissionBatch {
     }
 
     private static func latestStarts(
-        _ submissions: [Submission], _ context: StoreContext, _ now: Timestamp
+        _ submissions: [Submission], _ insertion: JobInsertion, _ now: Timestamp
     ) -> [JobID: Timestamp?] {
         var starts: [JobID: Timestamp?] = [:]
         for submission in submissions {
             for job in submission.jobs where job.spec.schedule.isDiscretionary {
                 starts[job.id] = job.spec.latestDiscretionaryStart(
                     createdAt: now, now: now,
-                    bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+                    bytesPerSecond: insertion.hostState.throughputs.bytesPerSecond(job.origin))
             }
         }
         return starts

@@ -41,7 +41,7 @@ extension SubmissionBatch {
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.request.payload) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.traceparent) }
         parameters.append(now)
-        parameters.append(context.configuration.node)
+        parameters.append(insertion.context.configuration.node)
         return parameters
     }
 
@@ -62,7 +62,7 @@ extension SubmissionBatch {
         let waitingFor = shownReason(job)
         let state = state(job, begins: begins)
         let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
-        let node = begins ? context.configuration.node : nil
+        let node = begins ? insertion.context.configuration.node : nil
         var detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job))
         detail.questionJSON = questions[job.id]?.encodedWithoutSecrets
         let packed = detail.packed
@@ -130,7 +130,9 @@ extension SubmissionBatch {
     private func appendScopePaths(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.text)
         for index in chosen {
-            for job in submissions[index].jobs { parameters.append(text: context.scope(of: job).path) }
+            for job in submissions[index].jobs {
+                parameters.append(text: insertion.queueState.scope(of: job).path)
+            }
         }
         parameters.endArray()
     }
@@ -168,28 +170,10 @@ extension SubmissionBatch {
 }
 
 extension Parameters {
-    /// Appends the columns `is_repeatable` and `awaits_host` of a job.
-    mutating func appendClaimFlags(of spec: JobSpec) {
-        append(bool: spec.isRepeatable(spec.request.method))
-        append(bool: spec.awaitsHost)
-    }
-
     /// The parameters of read_keys.sql.
     mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
         appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
         appendArray(.text, keys) { $0.append(text: $1?.tenant) }
         appendArray(.text, keys) { $0.append(text: $1?.key) }
-    }
-}
-
-extension JobSpec {
-    /// The metadata as a JSON object, for lists by metadata; `nil` if there is none.
-    var metadataJSON: [UInt8]? {
-        guard !metadata.isEmpty else { return nil }
-        var writer = JSONWriter(reservingCapacity: 64 * metadata.count)
-        writer.beginObject()
-        for pair in metadata { writer.member(pair.name, pair.value) }
-        writer.endObject()
-        return writer.bytes
     }
 }

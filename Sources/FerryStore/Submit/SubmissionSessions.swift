@@ -11,7 +11,8 @@ extension SubmissionWriter {
         guard let replays = replays(for: refused.map(\.0), database) else { return nil }
         for ((pending, refusal), replay) in zip(refused, replays) {
             if replay == nil {
-                context.metrics.surplusJobs.add(Int64(pending.submission.jobs.count), ordering: .relaxed)
+                insertion.context.metrics.surplusJobs.add(
+                    Int64(pending.submission.jobs.count), ordering: .relaxed)
             }
             reply(pending, replay ?? .failure(refusal))
         }
@@ -23,7 +24,7 @@ extension SubmissionWriter {
     func acceptable(_ batch: [Pending], _ database: ReconnectingConnection) -> (
         batch: [Pending], epoch: Int64
     )? {
-        let sessions = context.sessions.current
+        let sessions = insertion.context.sessions.current
         // True of nearly every batch: no session has a configuration or has changed.
         if sessions.records.isEmpty,
             batch.allSatisfy({ $0.submission.sessionEpoch ?? sessions.epoch == sessions.epoch })
@@ -34,11 +35,11 @@ extension SubmissionWriter {
         guard parts.areRefused else { return (settle(parts, []), sessions.epoch) }
         // This node's sessions may be old: a session that has ended may be removed by now.
         do {
-            try context.readSessions(database)
+            try insertion.sessionLoader.readSessions(database)
         } catch {
             return nil
         }
-        let newest = context.sessions.current
+        let newest = insertion.context.sessions.current
         let newParts = Verdicts(batch, newest)
         guard let replays = replays(for: newParts.invalidated, database) else { return nil }
         return (settle(newParts, replays), newest.epoch)
@@ -87,7 +88,7 @@ extension SubmissionWriter {
         if !keyed.isEmpty {
             do {
                 known = try database.withConnection { connection throws(PostgresError) in
-                    try SubmissionBatch(refused: submissions, context).readReplays(keyed, &connection)
+                    try SubmissionBatch(refused: submissions, insertion).readReplays(keyed, &connection)
                 }
             } catch {
                 return nil

@@ -24,22 +24,18 @@ package final class SubmissionWriter: SubmissionSink {
         var tenant: String { submission.jobs.first?.tenant ?? "" }
     }
 
-    let context: StoreContext
+    let insertion: JobInsertion
+    /// Submissions about which only a count tells, for `TenantCounts`; closed to end it.
+    let countRequests = Mailbox<TenantCounts.Message>()
     private let mailbox = Mailbox<Pending>()
     private let waitingJobCount = Atomic<Int>(0)
     /// Moving average of the duration of a commit.
     private let commitNanoseconds = Atomic<Int64>(0)
-    private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
     private let reconcile: @Sendable () -> Void
 
-    /// `wakeDispatcher` is called for queued jobs (`nil`) and with the next begin date, `reconcile` after a
-    /// commit with an unknown outcome.
-    init(
-        _ context: StoreContext, wakeDispatcher: @escaping @Sendable (Timestamp?) -> Void,
-        reconcile: @escaping @Sendable () -> Void
-    ) {
-        self.context = context
-        self.wakeDispatcher = wakeDispatcher
+    /// `reconcile` is called after a commit with an unknown outcome.
+    init(_ insertion: JobInsertion, reconcile: @escaping @Sendable () -> Void) {
+        self.insertion = insertion
         self.reconcile = reconcile
     }
 
@@ -51,21 +47,21 @@ package final class SubmissionWriter: SubmissionSink {
         guard waitingCount + count <= Limits.waitingJobCountMax,
             expectedWait(behind: waitingCount) <= Limits.waitingSecondsMax
         else {
-            context.metrics.overloadedJobs.add(Int64(count), ordering: .relaxed)
+            insertion.context.metrics.overloadedJobs.add(Int64(count), ordering: .relaxed)
             submission.reply(.failure(.overloaded))
             return
         }
         waitingJobCount.add(count, ordering: .relaxed)
         let pending = Pending(submission: submission, arrival: Sys.monotonicNanoseconds())
         guard ask(pending) != nil else { return }
-        if !context.countRequests.send(.submission(pending)) { reply(pending, .failure(.unavailable)) }
+        if !countRequests.send(.submission(pending)) { reply(pending, .failure(.unavailable)) }
     }
 
     /// Passes a submission on if its jobs are admitted or refused. Returns `nil` then; else when the jobs of
     /// the tenant may be counted, in monotonic nanoseconds.
     func ask(_ pending: Pending) -> Int64? {
         let jobs = pending.submission.jobs
-        switch context.admission.admit(
+        switch insertion.admission.admit(
             jobs.count, of: pending.tenant, storesBytes: jobs.contains { $0.spec.storesBytes })
         {
         case .admitted:
@@ -84,7 +80,7 @@ package final class SubmissionWriter: SubmissionSink {
     func refuse(_ pending: Pending, _ error: StoreError) {
         guard pending.submission.idempotency != nil else {
             let count = Int64(pending.submission.jobs.count)
-            context.metrics.surplusJobs.add(count, ordering: .relaxed)
+            insertion.context.metrics.surplusJobs.add(count, ordering: .relaxed)
             return reply(pending, .failure(error))
         }
         var pending = pending
@@ -114,7 +110,7 @@ package final class SubmissionWriter: SubmissionSink {
 
     /// The thread's body. Returns once the mailbox is closed and empty.
     func run() {
-        let database = context.connection(
+        let database = insertion.context.connection(
             "submissions", counts: true,
             adjust: { options in
                 options.pinsPlans = true
@@ -182,22 +178,22 @@ package final class SubmissionWriter: SubmissionSink {
     ///
     /// `sends`: how often the transaction may still be sent if the database undoes it in favor of others.
     private func commit(
-        _ gathered: [Pending], _ database: ReconnectingConnection, sends: Int = ControlLane.sendCountMax
+        _ gathered: [Pending], _ database: ReconnectingConnection, sends: Int = CommandQueue.sendCountMax
     ) -> [Pending] {
         guard let admitted = admitted(gathered, database) else { return gathered }
         guard let (batch, epoch) = acceptable(admitted, database) else { return admitted }
         guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
-        let work = SubmissionBatch(batch.map(\.submission), context)
+        let work = SubmissionBatch(batch.map(\.submission), insertion)
         var wasSent = false
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
                 wasSent = true
                 return try work.commit(&connection, epoch: epoch)
             }
-            context.metrics.submitBatches.add(1, ordering: .relaxed)
+            insertion.context.metrics.submitBatches.add(1, ordering: .relaxed)
             let duration = Sys.monotonicNanoseconds() - start
-            context.metrics.submitNanoseconds.add(duration, ordering: .relaxed)
+            insertion.context.metrics.submitNanoseconds.add(duration, ordering: .relaxed)
             let before = commitNanoseconds.load(ordering: .relaxed)
             commitNanoseconds.store((before * 3 + duration) / 4, ordering: .relaxed)
             succeed(batch, work, outcome)
@@ -207,7 +203,7 @@ package final class SubmissionWriter: SubmissionSink {
             guard wasSent else { return batch }
             if error.isSessionChange {
                 // Without the sessions the batch is tried again, which reports the error if it stays.
-                guard (try? context.readSessions(database)) != nil else { return batch }
+                guard (try? insertion.sessionLoader.readSessions(database)) != nil else { return batch }
                 return commit(batch, database)
             }
             if error.isRetryable, sends > 1 { return commit(batch, database, sends: sends - 1) }
@@ -222,15 +218,16 @@ package final class SubmissionWriter: SubmissionSink {
         let count: Logger.Metadata = ["error": "\(error)", "count": "\(batch.count)"]
         if error.isConnectionLost {
             // The batch may be committed. The dispatcher finds leases that no attempt uses.
-            context.logger.warning("submissions have an unknown outcome", metadata: count)
+            insertion.context.logger.warning("submissions have an unknown outcome", metadata: count)
             reconcile()
             for next in batch { reply(next, .failure(.unavailable), mayBeCommitted: true) }
             return []
         } else if error.isRetryable || error.isShortage {
             // Nothing was committed, and no submission is the cause.
-            context.logger.warning("the database could not take submissions", metadata: count)
+            insertion.context.logger.warning("the database could not take submissions", metadata: count)
         } else if batch.count == 1 {
-            context.logger.error("a submission was refused by the database", metadata: ["error": "\(error)"])
+            insertion.context.logger.error(
+                "a submission was refused by the database", metadata: ["error": "\(error)"])
             reply(batch[0], .failure(.failed))
             return []
         } else {
@@ -245,20 +242,20 @@ package final class SubmissionWriter: SubmissionSink {
     private func succeed(
         _ batch: [Pending], _ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome
     ) {
-        context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
-        context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
+        insertion.context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
+        insertion.context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
         work.begin(outcome)
         // Held jobs that have no slot may be those of a tenant that holds fewer than its share.
-        if !outcome.held.isEmpty, context.held.count > 0 { wakeDispatcher(nil) }
-        if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
-        if !outcome.queued.isEmpty, context.configuration.isWorker {
-            context.specs.insert(outcome.queued)
-            context.backlog.add(outcome.additions)
-            wakeDispatcher(nil)
+        if !outcome.held.isEmpty, insertion.queueState.held.count > 0 { insertion.signals.wakeDispatcher() }
+        if outcome.jobCount > 0 { insertion.signals.events.written(isWanted: outcome.tells) }
+        if !outcome.queued.isEmpty, insertion.context.configuration.isWorker {
+            insertion.queueState.specs.insert(outcome.queued)
+            insertion.queueState.backlog.add(outcome.additions)
+            insertion.signals.wakeDispatcher()
         }
-        if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }
-        if outcome.hasDependencies { context.noteDependencies() }
-        if let earliest = outcome.earliestExpiry { context.noteExpiry(earliest) }
+        if let earliest = outcome.earliestBegin { insertion.signals.wakeDispatcher(at: earliest) }
+        if outcome.hasDependencies { insertion.signals.noteDependencies() }
+        if let earliest = outcome.earliestExpiry { insertion.signals.noteExpiry(earliest) }
         for (pending, result) in zip(batch, outcome.results) {
             let isCommitted = if case .success(let accepted) = result { !accepted.isReplay } else { false }
             reply(pending, result, mayBeCommitted: isCommitted)
@@ -271,7 +268,7 @@ package final class SubmissionWriter: SubmissionSink {
     ) {
         let count = pending.submission.jobs.count
         if pending.isAdmitted {
-            context.admission.settle(count, of: pending.tenant, isCommitted: mayBeCommitted)
+            insertion.admission.settle(count, of: pending.tenant, isCommitted: mayBeCommitted)
         }
         waitingJobCount.subtract(count, ordering: .relaxed)
         pending.submission.reply(result)

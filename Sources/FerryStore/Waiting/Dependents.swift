@@ -1,4 +1,4 @@
-package import FerryCore
+import FerryCore
 import Logging
 import Postgres
 import Synchronization
@@ -33,7 +33,7 @@ struct Dependents {
     mutating func note() { nextLook = 0 }
 
     /// Processes the rows of `dependency_outbox` if a check is due.
-    mutating func step(_ database: ReconnectingConnection, _ context: StoreContext) -> Effects {
+    mutating func step(_ database: ReconnectingConnection, _ queueState: QueueState) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
         guard let due = nextLook, due <= now, database.retryIn == .zero else { return effects }
@@ -41,7 +41,7 @@ struct Dependents {
             for _ in 0..<Self.transactionMax {
                 let outcome = try database.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
-                        try DependencyTransaction(&connection, context)
+                        try DependencyTransaction(&connection, queueState.context, queueState.nodeState)
                     }
                 }
                 guard outcome.isMine else {
@@ -54,24 +54,25 @@ struct Dependents {
                 }
                 effects.queuedCount += outcome.queuedCount
                 effects.nextDue = [effects.nextDue, outcome.nextDue].compactMap(\.self).min()
-                notifyObservers(outcome, context)
+                notifyObservers(outcome, queueState.signals)
                 if Sys.monotonicNanoseconds() - now > Self.timeMax { break }
             }
         } catch {
             nextLook = now + 1_000_000_000
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("resolving dependencies failed", metadata: ["error": "\(error)"])
+                queueState.context.logger.error(
+                    "resolving dependencies failed", metadata: ["error": "\(error)"])
             }
         }
         return effects
     }
 
-    private func notifyObservers(_ outcome: DependencyTransaction, _ context: StoreContext) {
+    private func notifyObservers(_ outcome: DependencyTransaction, _ signals: StoreSignals) {
         if !outcome.failed.isEmpty {
-            context.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
+            signals.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
         }
         if !outcome.failed.isEmpty || outcome.asks {
-            context.events.written(isWanted: outcome.asks || outcome.failed.contains(where: \.isWanted))
+            signals.events.written(isWanted: outcome.asks || outcome.failed.contains(where: \.isWanted))
         }
     }
 
@@ -87,7 +88,9 @@ struct Dependents {
         var asks = false
 
         /// Locks rows of jobs before rows of sessions, like all transactions (finish_jobs.sql).
-        init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
+        init(
+            _ connection: inout Connection, _ context: StoreContext, _ nodeState: NodeState
+        ) throws(PostgresError) {
             isMine = try connection.execute(Statements.tryLock, .int64(Dependents.lock)).bool(0, 0)
             guard isMine else { return }
             var most = Parameters.int32(Dependents.outboxRowMax)
@@ -105,7 +108,7 @@ struct Dependents {
                 reasons[dependent] = .dependencyFailed(dependency, state: rows.text(row, 3))
             }
             if !reasons.isEmpty { released += try judge(reasons, &connection, context) }
-            if !released.isEmpty { try release(released, &connection, context) }
+            if !released.isEmpty { try release(released, &connection, context, nodeState) }
             guard !failed.isEmpty else { return }
             let done = try connection.execute(Statements.finishJobs, .finished(failed))
             let ids = Set(done.identifiers() as [JobID])
@@ -135,7 +138,8 @@ struct Dependents {
         }
 
         private mutating func release(
-            _ jobs: [JobID], _ connection: inout Connection, _ context: StoreContext
+            _ jobs: [JobID], _ connection: inout Connection, _ context: StoreContext,
+            _ nodeState: NodeState
         ) throws(PostgresError) {
             let rows = try connection.execute(Statements.lockFreeDependents, .identifiers(jobs))
             let now = context.clock.now()
@@ -151,7 +155,7 @@ struct Dependents {
             let released = try ChangedJob.commit(changes, &connection)
             queuedCount = released.count { $0.state == .queued }
             nextDue = released.filter { $0.state == .waiting }.compactMap(\.dueAt).min()
-            if !released.isEmpty, context.hasPeers.load(ordering: .relaxed) {
+            if !released.isEmpty, nodeState.hasPeers.load(ordering: .relaxed) {
                 var work = Parameters()
                 work.append(text: "work")
                 _ = try connection.execute(Statements.notify, work)
@@ -186,60 +190,5 @@ extension TransferError {
         return TransferError(
             .dependencyFailed, "\(job), on which this job depends, \(how).", phase: .waiting,
             isRetryable: false)
-    }
-}
-
-extension ControlLane {
-    /// Attempts to mark rows that other transactions have locked, and the pause between two attempts in
-    /// milliseconds.
-    private static let flagAttemptMax = 50
-    private static let flagPause: Int32 = 4
-
-    /// Marks the jobs so that their end is reported to their dependents. Must complete before jobs that
-    /// depend on them are submitted. Replies with the jobs that the tenant does not have; `unavailable` if
-    /// rows stay locked for 0.2 s.
-    package func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
-        perform("prepare_dependencies", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<[JobID], StoreError> in
-            var left = Set(jobs)
-            let pause = Mailbox<Never>()
-            for _ in 0..<Self.flagAttemptMax {
-                var parameters = Parameters.identifiers(Array(left))
-                parameters.append(text: tenant)
-                let rows = try connection.execute(Statements.flagDependencies, parameters)
-                var busy: Set<JobID> = []
-                for row in 0..<rows.rowCount {
-                    let id: JobID = rows.identifier(row, 0)
-                    left.remove(id)
-                    if !rows.bool(row, 1) { busy.insert(id) }
-                }
-                if !left.isEmpty { return .success(jobs.filter(left.contains)) }
-                if busy.isEmpty { return .success([]) }
-                left = busy
-                _ = pause.wait(milliseconds: Self.flagPause)
-            }
-            return .failure(.unavailable)
-        }
-    }
-}
-
-extension Parameters {
-    static func identifiers<Kind>(_ values: [Identifier<Kind>]) -> Parameters {
-        var parameters = Parameters(capacity: values.count * 20)
-        parameters.appendArray(.uuid, values) { $0.append($1) }
-        return parameters
-    }
-
-    /// The parameters of add_dependencies.sql.
-    static func dependencies(_ submissions: [Submission]) -> Parameters {
-        let jobs = submissions.flatMap(\.jobs)
-        let dependents = jobs.filter { !$0.spec.schedule.dependsOn.isEmpty }
-        let pairs = dependents.flatMap { job in job.spec.schedule.dependsOn.map { (job.id, $0) } }
-        let own = Set(jobs.map(\.id))
-        var parameters = Parameters(capacity: pairs.count * 48)
-        parameters.appendArray(.uuid, pairs) { $0.append($1.0) }
-        parameters.appendArray(.uuid, pairs) { $0.append($1.1) }
-        parameters.appendArray(.uuid, Array(Set(pairs.map(\.1)).intersection(own))) { $0.append($1) }
-        return parameters
     }
 }

@@ -12,12 +12,14 @@ struct DiscretionaryTransaction {
     private static let batchMax = 50
 
     let context: StoreContext
+    let nodeState: NodeState
     let now: Timestamp
     /// Maximum number of jobs to start on this node: half of its slots stay free for other jobs.
     private let countMax: Int
 
-    init(context: StoreContext, now: Timestamp) {
+    init(context: StoreContext, nodeState: NodeState, now: Timestamp) {
         self.context = context
+        self.nodeState = nodeState
         self.now = now
         let slots = context.configuration.slots
         countMax = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
@@ -27,7 +29,7 @@ struct DiscretionaryTransaction {
     func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
         // Free slots are the criterion, not the queue: jobs that are queued although slots are free wait for
         // their host or session.
-        guard context.isLeasing.load(ordering: .relaxed), countMax > 0 else { return 0 }
+        guard nodeState.isLeasing.load(ordering: .relaxed), countMax > 0 else { return 0 }
         let named = windows.discretionary
         let zones = context.configuration.zones
         guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }

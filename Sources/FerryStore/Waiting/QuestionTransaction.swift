@@ -10,8 +10,11 @@ struct QuestionTransaction {
     private static let askMax: Int32 = 100
     private static let timeoutMax: Int32 = 10
 
-    let context: StoreContext
+    let queueState: QueueState
     let database: ReconnectingConnection
+
+    private var context: StoreContext { queueState.context }
+    private var signals: StoreSignals { queueState.signals }
 
     func run() {
         do {
@@ -32,7 +35,7 @@ struct QuestionTransaction {
                 return try ChangedJob.commit(JobChange.begins(rows, now, context), &connection).count
             }
         }
-        if askedCount > 0 { context.events.written(isWanted: true) }
+        if askedCount > 0 { signals.events.written(isWanted: true) }
     }
 
     private func settle() throws(PostgresError) {
@@ -49,7 +52,7 @@ struct QuestionTransaction {
         let written = try database.withConnection { [first, context] connection throws(PostgresError) in
             try first.giveUp(.unstorable, &connection, context)
         }
-        written.notify(context)
+        written.notify(signals)
     }
 
     private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
@@ -61,12 +64,12 @@ struct QuestionTransaction {
                 first = due.first
                 var written: [WrittenAnswer] = []
                 for question in due {
-                    if let answer = try question.decide(&connection, context) { written.append(answer) }
+                    if let answer = try question.decide(&connection, queueState) { written.append(answer) }
                 }
                 return written
             }
         }
-        for answer in written { answer.notify(context) }
+        for answer in written { answer.notify(signals) }
     }
 }
 
@@ -87,15 +90,16 @@ struct DueQuestion {
 
     /// Applies the default answer of the job's question rules. Call in a transaction.
     fileprivate func decide(
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> WrittenAnswer? {
+        let context = queueState.context
         guard let question else { return try giveUp(.unreadable, &connection, context) }
         let resolve = { (draft: JobRequest) throws(InvalidFields) -> AnswerResolution in
             try draft.answered(
                 question, draft.spec.questions.answer(to: question.kind), from: AnswerSource(.timeout),
                 at: context.clock.now(), attempt: stored.record.attempt, refusal: { _ in nil })
         }
-        switch try ResolvedAnswer.resolve(stored, resolve, &connection, context, isAlone: false) {
+        switch try ResolvedAnswer.resolve(stored, resolve, &connection, queueState, isAlone: false) {
         case .ready(let answer): return try answer.write(&connection, context)
         case .refused, .unreadable: return try giveUp(.unreadable, &connection, context)
         }

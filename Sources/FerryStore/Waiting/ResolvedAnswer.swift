@@ -20,8 +20,9 @@ struct ResolvedAnswer {
     /// Computes the change. `isAlone`: `true` if called outside of any transaction.
     static func resolve(
         _ stored: StoredJob, _ resolve: (JobRequest) throws(InvalidFields) -> AnswerResolution,
-        _ connection: inout Connection, _ context: StoreContext, isAlone: Bool
+        _ connection: inout Connection, _ queueState: QueueState, isAlone: Bool
     ) throws(PostgresError) -> Outcome {
+        let context = queueState.context
         guard let before = JobRequest(stored, context) else { return .unreadable }
         let resolution: AnswerResolution
         do throws(InvalidFields) {
@@ -31,7 +32,7 @@ struct ResolvedAnswer {
         }
         let draft = resolution.draft
         let fields = try Parameters.spec(
-            draft, before, stored, asks: false, &connection, context, isCommitted: isAlone)
+            draft, before, stored, asks: false, &connection, queueState, isCommitted: isAlone)
         var change = JobChange(.answer, stored.record)
         change.asks = false
         if case .ask(let question, _) = resolution {
@@ -80,16 +81,16 @@ struct WrittenAnswer {
     let asksAgain: Bool
 
     /// Notifies observers, dependents and the event relay. Call after the commit.
-    func notify(_ context: StoreContext) {
-        if hasDependents { context.noteDependencies() }
+    func notify(_ signals: StoreSignals) {
+        if hasDependents { signals.noteDependencies() }
         if let finished {
             if finished.record.resumeData != nil {
-                context.commitObserver?.jobsLeaveBytes([finished.lease.job])
+                signals.commitObserver?.jobsLeaveBytes([finished.lease.job])
             }
-            context.commitObserver?.jobsFinished([finished.lease.job])
-            context.events.written(isWanted: finished.isWanted)
+            signals.commitObserver?.jobsFinished([finished.lease.job])
+            signals.events.written(isWanted: finished.isWanted)
         } else if asksAgain {
-            context.events.written(isWanted: true)
+            signals.events.written(isWanted: true)
         }
     }
 }

@@ -16,4 +16,5 @@ extension Statements {
         "lock_free_dependents", PackageResources.lock_free_dependents_sql, parameters: 1)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
+    package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 17)
 }

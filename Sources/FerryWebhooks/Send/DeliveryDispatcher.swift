@@ -250,12 +250,13 @@ final class DeliveryDispatcher {
         request.deadline = configuration.totalTimeout
         request.connectTimeout = configuration.connectTimeout
         request.tls = delivery.receiverTLS.map { TransferRequest.TLS($0) }
-        request.allowsAddress = { [policy = configuration.policy] address in
+        request.allowsAddress = {
+            [policy = configuration.policy, scheme = item.url.scheme.endpoint] address in
             let ip =
                 address.isIPv6
                 ? IPAddress(v6High: address.high, low: address.low)
                 : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-            return policy.allows(ip, port: address.port)
+            return policy.allows(ip, port: address.port, for: scheme)
         }
         let key = RunningDeliveries.Key(delivery)
         let started = dependencies.post(request) { dispatcher, outcome in

@@ -28,6 +28,16 @@ final class ManualUptime: Sendable {
     func advance(_ count: Double) { seconds.withLock { $0 += count } }
 }
 
+extension StorePorts {
+    init(_ store: MemoryStore) {
+        self.init(
+            jobs: store, jobControl: store, submissions: store, dependencies: store, answers: store,
+            bulkOperations: store, sessions: store, schedules: store, windows: store, events: store,
+            webhooks: store, deliveries: store, hosts: store, limits: store, tenantLimits: store, keys: store,
+            control: store, audit: store)
+    }
+}
+
 /// The API with a store in memory, without an HTTP server.
 final class Fixture: Sendable {
     /// The key of the configuration: an admin key, whatever role is stored for it.
@@ -51,7 +61,8 @@ final class Fixture: Sendable {
     ) {
         self.store = store
         var ports = APIPorts(
-            store: store, submissions: store, feed: store, tenants: store, node: store, content: store,
+            store: StorePorts(store), submissions: store, feed: store, tenants: store, node: store,
+            content: store,
             arriving: arrivals, clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
         ports.quotas = quotas

@@ -5,7 +5,8 @@ import Synchronization
 
 /// The store's ports in memory. Replies are called immediately, on the caller's thread.
 final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader, EventFeed,
-    NodeOperations, LimitStore, HostStore, DependencyReader, AnswerSink, SessionStore, ContentStore,
+    NodeOperations, LimitStore, HostStore, DependencyStore, SubmissionReader, AnswerSink, SessionStore,
+    ContentStore,
     ServiceControl, TenantReader, AuditLog
 {
     func answer(

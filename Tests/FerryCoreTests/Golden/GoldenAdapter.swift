@@ -204,8 +204,8 @@ enum GoldenAdapter {
     }
 
     /// The egress policy of the replay.
-    private static func refusal(_ url: WebURL) -> String? {
-        url.host == "10.0.0.1" ? "This address may not be reached." : nil
+    private static func refusal(_ endpoint: EndpointAddress) -> String? {
+        endpoint.host == "10.0.0.1" ? "This address may not be reached." : nil
     }
 
     private static func node(_ context: JSON?) -> NodeAbilities {

@@ -28,7 +28,7 @@ struct EgressPolicyTests {
             "2a00::5efe:10.0.0.1", "2a00::200:5efe:127.0.0.1",
         ])
     func refused(text: String) throws {
-        #expect(!EgressPolicy().allows(try address(text), port: 443))
+        #expect(!EgressPolicy().allows(try address(text), port: 443, for: .https))
     }
 
     @Test(
@@ -44,42 +44,42 @@ struct EgressPolicyTests {
             "3ffe::1", "3fff:1000::1", "2a00::5efe:8.8.8.8",
         ])
     func allowed(text: String) throws {
-        #expect(EgressPolicy().allows(try address(text), port: 443))
+        #expect(EgressPolicy().allows(try address(text), port: 443, for: .https))
     }
 
     @Test("ports of other protocols are refused, ports of HTTP are allowed")
     func ports() throws {
         let address = try address("93.184.215.14")
         for port: UInt16 in [0, 22, 25, 139, 445, 465, 587, 993, 1433, 3306, 5432, 6379, 11211, 27017] {
-            #expect(!EgressPolicy().allows(address, port: port))
+            #expect(!EgressPolicy().allows(address, port: port, for: .https))
         }
         for port: UInt16 in [80, 443, 3000, 5000, 8080, 8443, 9000, 65535] {
-            #expect(EgressPolicy().allows(address, port: port))
+            #expect(EgressPolicy().allows(address, port: port, for: .https))
         }
     }
 
     @Test("an allowed network is reachable on every port, also as IPv4-mapped addresses")
     func allowing() throws {
         let policy = EgressPolicy(allowing: networks("127.0.0.0/8", "fd00::/8", "::ffff:10.0.0.0/104"))
-        #expect(policy.allows(try address("127.0.0.1"), port: 6379))
-        #expect(policy.allows(try address("::ffff:127.0.0.1"), port: 80))
-        #expect(policy.allows(try address("10.2.3.4"), port: 80))
-        #expect(policy.allows(try address("fd12::1"), port: 25))
-        #expect(!policy.allows(try address("127.0.0.1"), port: 0))
-        #expect(!policy.allows(try address("::1"), port: 80))
-        #expect(!policy.allows(try address("0.0.0.0"), port: 80))
-        #expect(!policy.allows(try address("8.8.8.8"), port: 25))
+        #expect(policy.allows(try address("127.0.0.1"), port: 6379, for: .https))
+        #expect(policy.allows(try address("::ffff:127.0.0.1"), port: 80, for: .https))
+        #expect(policy.allows(try address("10.2.3.4"), port: 80, for: .https))
+        #expect(policy.allows(try address("fd12::1"), port: 25, for: .https))
+        #expect(!policy.allows(try address("127.0.0.1"), port: 0, for: .https))
+        #expect(!policy.allows(try address("::1"), port: 80, for: .https))
+        #expect(!policy.allows(try address("0.0.0.0"), port: 80, for: .https))
+        #expect(!policy.allows(try address("8.8.8.8"), port: 25, for: .https))
     }
 
     @Test("a metadata address needs an entry of its own")
     func metadata() throws {
         let wide = EgressPolicy(allowing: networks("0.0.0.0/0", "::/0"))
-        #expect(!wide.allows(try address("169.254.169.254"), port: 80))
-        #expect(!wide.allows(try address("168.63.129.16"), port: 80))
-        #expect(!wide.allows(try address("fd00:ec2::254"), port: 80))
-        #expect(wide.allows(try address("169.254.1.1"), port: 80))
+        #expect(!wide.allows(try address("169.254.169.254"), port: 80, for: .https))
+        #expect(!wide.allows(try address("168.63.129.16"), port: 80, for: .https))
+        #expect(!wide.allows(try address("fd00:ec2::254"), port: 80, for: .https))
+        #expect(wide.allows(try address("169.254.1.1"), port: 80, for: .https))
         let exact = EgressPolicy(allowing: networks("169.254.169.254"))
-        #expect(exact.allows(try address("169.254.169.254"), port: 80))
+        #expect(exact.allows(try address("169.254.169.254"), port: 80, for: .https))
     }
 
     @Test("Ferry's own endpoints are refused whatever networks are allowed")
@@ -89,16 +89,16 @@ struct EgressPolicyTests {
             own: OwnEndpoints(
                 [.init(try address("10.0.0.5"), port: 5432), .init(try address("0.0.0.0"), port: 8080)],
                 isOwnAddress: { $0 == IPAddress(text: "10.0.0.7") }))
-        #expect(!policy.allows(try address("10.0.0.5"), port: 5432))
-        #expect(!policy.allows(try address("::ffff:10.0.0.5"), port: 5432))
-        #expect(policy.allows(try address("10.0.0.6"), port: 5432))
-        #expect(!policy.allows(try address("127.0.0.9"), port: 8080))
-        #expect(!policy.allows(try address("::1"), port: 8080))
-        #expect(!policy.allows(try address("10.0.0.7"), port: 8080))
-        #expect(!policy.allows(try address("::ffff:10.0.0.7"), port: 8080))
-        #expect(policy.allows(try address("10.0.0.8"), port: 8080))
-        #expect(policy.allows(try address("10.0.0.7"), port: 5432))
-        #expect(policy.allows(try address("127.0.0.1"), port: 8081))
+        #expect(!policy.allows(try address("10.0.0.5"), port: 5432, for: .https))
+        #expect(!policy.allows(try address("::ffff:10.0.0.5"), port: 5432, for: .https))
+        #expect(policy.allows(try address("10.0.0.6"), port: 5432, for: .https))
+        #expect(!policy.allows(try address("127.0.0.9"), port: 8080, for: .https))
+        #expect(!policy.allows(try address("::1"), port: 8080, for: .https))
+        #expect(!policy.allows(try address("10.0.0.7"), port: 8080, for: .https))
+        #expect(!policy.allows(try address("::ffff:10.0.0.7"), port: 8080, for: .https))
+        #expect(policy.allows(try address("10.0.0.8"), port: 8080, for: .https))
+        #expect(policy.allows(try address("10.0.0.7"), port: 5432, for: .https))
+        #expect(policy.allows(try address("127.0.0.1"), port: 8081, for: .https))
     }
 
     @Test(
@@ -114,25 +114,28 @@ struct EgressPolicyTests {
         own.add(server: nil, port: 6003)
         own.add(server: other, port: 6004)
         for port: UInt16 in [6001, 6002, 6003] {
-            #expect(!policy.allows(local, port: port) && !policy.allows(own7, port: port), "\(port)")
-            #expect(policy.allows(other, port: port), "\(port)")
+            #expect(
+                !policy.allows(local, port: port, for: .https)
+                    && !policy.allows(own7, port: port, for: .https), "\(port)")
+            #expect(policy.allows(other, port: port, for: .https), "\(port)")
         }
-        #expect(!policy.allows(other, port: 6004))
-        #expect(policy.allows(local, port: 6004) && policy.allows(own7, port: 6004))
+        #expect(!policy.allows(other, port: 6004, for: .https))
+        #expect(policy.allows(local, port: 6004, for: .https) && policy.allows(own7, port: 6004, for: .https))
         for number in 0..<OwnEndpoints.serverCountMax { own.add(server: other, port: UInt16(7000 + number)) }
         #expect(
-            !policy.allows(other, port: 7063) && policy.allows(other, port: 6004), "the number is limited")
+            !policy.allows(other, port: 7063, for: .https) && policy.allows(other, port: 6004, for: .https),
+            "the number is limited")
     }
 
     @Test("behind an allowed NAT64 prefix, the embedded address is checked")
     func nat64() throws {
         let policy = EgressPolicy(allowing: networks("64:ff9b::/96", "64:ff9b:1::/48"))
-        #expect(policy.allows(try address("64:ff9b::8.8.8.8"), port: 443))
-        #expect(!policy.allows(try address("64:ff9b::10.0.0.1"), port: 443))
-        #expect(!policy.allows(try address("64:ff9b::8.8.8.8"), port: 25))
+        #expect(policy.allows(try address("64:ff9b::8.8.8.8"), port: 443, for: .https))
+        #expect(!policy.allows(try address("64:ff9b::10.0.0.1"), port: 443, for: .https))
+        #expect(!policy.allows(try address("64:ff9b::8.8.8.8"), port: 25, for: .https))
         // 8.8.8.8 and 10.0.0.1 at bits 48–63 and 72–87.
-        #expect(policy.allows(try address("64:ff9b:1:808:8:800::"), port: 443))
-        #expect(!policy.allows(try address("64:ff9b:1:a00:0:100::"), port: 443))
+        #expect(policy.allows(try address("64:ff9b:1:808:8:800::"), port: 443, for: .https))
+        #expect(!policy.allows(try address("64:ff9b:1:a00:0:100::"), port: 443, for: .https))
     }
 
     @Test(
@@ -146,21 +149,24 @@ struct EgressPolicyTests {
             "ｌｏｃａｌｈｏｓｔ", "%6cocalhost",
         ])
     func numericHosts(host: String) throws {
-        #expect(EgressPolicy().refusal(of: try WebURL.parse("http://\(host)/")) != nil)
+        #expect(EgressPolicy().refusal(of: try WebURL.parse("http://\(host)/").endpoint) != nil)
     }
 
     @Test("at the submission, names are not checked, and ports only if no network is allowed")
     func submission() throws {
-        #expect(EgressPolicy().refusal(of: try WebURL.parse("https://example.com/")) == nil)
-        #expect(EgressPolicy().refusal(of: try WebURL.parse("https://8.8.8.8/")) == nil)
-        #expect(EgressPolicy().refusal(of: try WebURL.parse("http://8.8.8.8:25/"))?.contains("25") == true)
+        #expect(EgressPolicy().refusal(of: try WebURL.parse("https://example.com/").endpoint) == nil)
+        #expect(EgressPolicy().refusal(of: try WebURL.parse("https://8.8.8.8/").endpoint) == nil)
         #expect(
-            EgressPolicy().refusal(of: try WebURL.parse("http://example.com:6379/"))?.contains("6379") == true
+            EgressPolicy().refusal(of: try WebURL.parse("http://8.8.8.8:25/").endpoint)?.contains("25")
+                == true)
+        #expect(
+            EgressPolicy().refusal(of: try WebURL.parse("http://example.com:6379/").endpoint)?.contains(
+                "6379") == true
         )
         let local = EgressPolicy(allowing: networks("127.0.0.0/8"))
-        #expect(local.refusal(of: try WebURL.parse("http://example.com:6379/")) == nil)
-        #expect(local.refusal(of: try WebURL.parse("http://localhost:6379/")) == nil)
-        #expect(local.refusal(of: try WebURL.parse("http://127.1:6379/")) == nil)
+        #expect(local.refusal(of: try WebURL.parse("http://example.com:6379/").endpoint) == nil)
+        #expect(local.refusal(of: try WebURL.parse("http://localhost:6379/").endpoint) == nil)
+        #expect(local.refusal(of: try WebURL.parse("http://127.1:6379/").endpoint) == nil)
     }
 
     @Test(

@@ -86,28 +86,29 @@ import Testing
         }
     }
 
+    private static let fileThreads = FileThreadPool(threadCount: 1)
+
     /// Nobody else holds the claim.
     private static func writer(
-        _ gathering: consuming BodyWriter.Gathering, expected: Int64?,
+        _ gathering: consuming Gathering, expected: Int64?,
         _ destination: @escaping () throws(TransferError) -> Destination
-    ) throws -> BodyWriter {
-        try BodyWriter(
-            BodyWriter.Plan(
-                memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
+    ) throws -> LocalFileWriter {
+        try LocalFileWriter(
+            ContentPlan(
+                memoryLimit: 100, gathering: gathering, byteCountMax: nil, length: expected,
+                expectedByteCount: 100, digests: Digests(JobSpec.Integrity()), record: nil, content: .alone),
+            LocalFileWriter.Setting(
                 space: StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission()),
-                destination: destination, digests: Digests(JobSpec.Integrity()),
-                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil,
-                content: .alone),
-            expected: expected)
+                fileThreads: fileThreads, syncs: false, destination: destination))
     }
 
     /// Of a data job: 20 bytes need no room.
-    private static func staying(_ budget: BufferBudget) throws -> BodyWriter.Gathering {
-        BodyWriter.Gathering(
+    private static func staying(_ budget: BufferBudget) throws -> Gathering {
+        Gathering(
             claim: try #require(budget.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
     }
 
-    private static func append(_ count: Int, to writer: BodyWriter) throws {
+    private static func append(_ count: Int, to writer: LocalFileWriter) throws {
         try [UInt8](repeating: 7, count: count).withUnsafeBytes { try writer.append($0) }
     }
 
@@ -157,7 +158,7 @@ import Testing
         let budget = BufferBudget(byteCount: 100)
         let destination = try Self.destination(fixture)
         let writer = try Self.writer(
-            BodyWriter.Gathering(claim: try #require(budget.claim(100)), since: 0), expected: 100
+            Gathering(claim: try #require(budget.claim(100)), since: 0), expected: 100
         ) { () throws(TransferError) in destination }
         try Self.append(50, to: writer)
         try writer.secondPassed(EngineLimits.gatheringMax - 1)

@@ -15,7 +15,7 @@ struct OperatorTests {
     init() throws { database = try TestDatabase(template: template) }
 
     private func leases(_ node: TestNode) -> Bool {
-        node.store.control.context.isLeasing.load(ordering: .relaxed)
+        node.store.nodeState.isLeasing.load(ordering: .relaxed)
     }
 
     private func ask<Value: Sendable>(_ body: (@escaping Reply<Value>) -> Void) throws -> Value {
@@ -28,7 +28,7 @@ struct OperatorTests {
         defer { first.store.stop() }
         let second = try TestNode(database.url, slots: 4)
         defer { second.store.stop() }
-        try ask { first.store.control.pause(true, reply: $0) }
+        try ask { first.store.operators.pause(true, reply: $0) }
         eventually("the other node is notified") { second.store.isPaused }
         let job = newJob()
         let later = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 0.2)
@@ -37,11 +37,11 @@ struct OperatorTests {
             #expect(accepted.jobs[0].state != .running)
         }
         try eventually("both are queued") {
-            let status = try ask { first.store.control.status(reply: $0) }
+            let status = try ask { first.store.status.read(reply: $0) }
             return status.isPaused && status.queued == 2 && status.waiting == 0
         }
         #expect(first.runner.begun.take().isEmpty && second.runner.begun.take().isEmpty)
-        try ask { second.store.control.pause(false, reply: $0) }
+        try ask { second.store.operators.pause(false, reply: $0) }
         var begun: Set<JobID> = []
         eventually("both begin") {
             for node in [first, second] { begun.formUnion(node.runner.begun.take().map(\.job)) }
@@ -55,10 +55,10 @@ struct OperatorTests {
         defer { busy.store.stop() }
         let id = NodeID(high: 7, low: 7)
         let drained = try TestNode(database.url, slots: 4, id: id)
-        let shown = try ask { busy.store.control.drain(id, true, reply: $0) }
+        let shown = try ask { busy.store.operators.drain(id, true, reply: $0) }
         #expect(shown.id == id && shown.isDraining)
         let missing: Result<NodeStatus, StoreError> = wait {
-            busy.store.control.drain(NodeID(high: 1, low: 9), true, reply: $0)
+            busy.store.operators.drain(NodeID(high: 1, low: 9), true, reply: $0)
         }
         #expect(missing == .failure(.notFound))
         eventually("the drained node is notified") { !leases(drained) }
@@ -69,14 +69,14 @@ struct OperatorTests {
             busy.runner.begun.take().contains { $0.job == job.id }
         }
         #expect(drained.runner.begun.take().isEmpty)
-        _ = try ask { busy.store.control.drain(id, false, reply: $0) }
+        _ = try ask { busy.store.operators.drain(id, false, reply: $0) }
         eventually("it leases again") { leases(drained) }
         // The status of the last heartbeat is shown until the next one.
         eventually("it says so") {
-            let nodes: Result<[NodeStatus], StoreError> = wait { busy.store.control.nodes(reply: $0) }
+            let nodes: Result<[NodeStatus], StoreError> = wait { busy.store.operators.nodes(reply: $0) }
             return (try? nodes.get())?.contains { $0.id == id && !$0.isDraining } ?? false
         }
-        _ = try ask { busy.store.control.drain(id, true, reply: $0) }
+        _ = try ask { busy.store.operators.drain(id, true, reply: $0) }
         // A killed process leaves its row.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "CREATE TABLE kept AS SELECT * FROM nodes WHERE drain_requested")
@@ -85,20 +85,20 @@ struct OperatorTests {
         let restarted = try TestNode(database.url, slots: 4, id: id)
         defer { restarted.store.stop() }
         #expect(leases(restarted))
-        #expect(try ask { busy.store.control.nodes(reply: $0) }.allSatisfy { !$0.isDraining })
+        #expect(try ask { busy.store.operators.nodes(reply: $0) }.allSatisfy { !$0.isDraining })
     }
 
     @Test("settings with an older revision are ignored")
     func revisions() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
-        let context = node.store.control.context
-        #expect(!context.adopt(OperatorSettings(revision: 5, isPaused: true, drains: false)))
-        #expect(!context.adopt(OperatorSettings(revision: 4, isPaused: false, drains: false)))
-        let leasesWhilePaused = context.isLeasing.load(ordering: .relaxed)
-        #expect(context.isPaused && !leasesWhilePaused)
-        #expect(context.adopt(OperatorSettings(revision: 6, isPaused: false, drains: false)))
-        let leasesAgain = context.isLeasing.load(ordering: .relaxed)
+        let state = node.store.nodeState
+        #expect(!state.adopt(OperatorSettings(revision: 5, isPaused: true, drains: false)))
+        #expect(!state.adopt(OperatorSettings(revision: 4, isPaused: false, drains: false)))
+        let leasesWhilePaused = state.isLeasing.load(ordering: .relaxed)
+        #expect(state.isPaused && !leasesWhilePaused)
+        #expect(state.adopt(OperatorSettings(revision: 6, isPaused: false, drains: false)))
+        let leasesAgain = state.isLeasing.load(ordering: .relaxed)
         #expect(leasesAgain)
     }
 
@@ -106,27 +106,27 @@ struct OperatorTests {
     func audit() throws {
         let node = try TestNode(database.url, slots: 0)
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         let entries = (0..<5).map { number in
             AuditEntry(
                 id: TestNode.identifiers.make(), requestedAt: Timestamp(microseconds: 1_795_298_400_000_000),
                 key: number == 0 ? nil : KeyID(high: 0, low: UInt64(number)), operation: "createKey",
                 path: "/v1/admin/keys", requestID: "r\(number)")
         }
-        for entry in entries { try ask { control.beginAudit(entry, reply: $0) } }
-        try ask { control.endAudit(entries[4].id, status: 201, body: Array("{}".utf8), reply: $0) }
-        let page = try ask { control.audit(before: nil, limit: 2, reply: $0) }
+        for entry in entries { try ask { store.audit.beginAudit(entry, reply: $0) } }
+        try ask { store.audit.endAudit(entries[4].id, status: 201, body: Array("{}".utf8), reply: $0) }
+        let page = try ask { store.audit.audit(before: nil, limit: 2, reply: $0) }
         var last = entries[4]
         last.status = 201
         last.body = Array("{}".utf8)
         #expect(page == [last, entries[3]])
-        let rest = try ask { control.audit(before: page[1].id, limit: 9, reply: $0) }
+        let rest = try ask { store.audit.audit(before: page[1].id, limit: 9, reply: $0) }
         #expect(rest == Array(entries[..<3].reversed()))
         var connection = try Connection(url: database.url)
         var parameters = Parameters()
         parameters.append(float64: 1e9)
         parameters.append(int32: 2)
         _ = try connection.execute(Statements.removeOldAudit, parameters)
-        #expect(try ask { control.audit(before: nil, limit: 9, reply: $0) } == [last, entries[3]])
+        #expect(try ask { store.audit.audit(before: nil, limit: 9, reply: $0) } == [last, entries[3]])
     }
 }

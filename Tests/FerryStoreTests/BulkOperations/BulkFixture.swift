@@ -14,11 +14,11 @@ extension TestNode {
         let new = NewBulkOperation(
             id: TestNode.identifiers.make(), tenant: "acme", command: command, keepsBytes: keepsBytes,
             selection: selection, traceparent: "00-\(String(repeating: "a", count: 32))-1111111111111111-01")
-        return wait { store.control.createBulkOperation(new, key, reply: $0) }
+        return wait { store.bulkCommands.createBulkOperation(new, key, reply: $0) }
     }
 
     func operation(_ id: BulkOperationID) throws -> BulkOperation {
-        try wait { store.control.bulkOperation(id, tenant: "acme", reply: $0) }.get()
+        try wait { store.bulkCommands.bulkOperation(id, tenant: "acme", reply: $0) }.get()
     }
 
     /// Waits for the end of an operation.
@@ -38,7 +38,7 @@ extension TestNode {
     }
 
     func count(_ selection: BulkSelection) throws -> Int64 {
-        try wait { store.control.countJobs(selection, tenant: "acme", reply: $0) }.get()
+        try wait { store.bulkCommands.countJobs(selection, tenant: "acme", reply: $0) }.get()
     }
 
     func state(_ job: NewJob) throws -> JobState { try self.job(job.id).get().record.state }
@@ -59,13 +59,14 @@ struct StepConnection: ~Copyable {
     mutating func step(
         _ node: TestNode, changeCountMax: Int = 10, thenFails: Bool = false
     ) throws -> Bool {
-        let step = BulkStep(context: node.store.context, changeCountMax: changeCountMax, skipsFirst: false)
+        let step = BulkStep(
+            insertion: node.store.insertion, changeCountMax: changeCountMax, skipsFirst: false)
         var claimed: BulkOperationID?
         try connection.execute(script: "BEGIN")
         var admitted = AdmittedJobs()
         let outcome = try step.commit(&connection, claimed: &claimed, admitted: &admitted)
         try connection.execute(script: thenFails ? "ROLLBACK" : "COMMIT")
-        if !thenFails { outcome.note(in: node.store.context) }
+        if !thenFails { outcome.note(node.store.insertion) }
         return outcome.isDone
     }
 }

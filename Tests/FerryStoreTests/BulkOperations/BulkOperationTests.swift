@@ -84,7 +84,7 @@ struct BulkOperationTests {
             spec.startsSuspended = true
         }
         _ = try node.submit([waiting, suspended, dependent]).get()
-        _ = try wait { node.store.control.suspend(suspended.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(suspended.id, tenant: "acme", reply: $0) }.get()
         let unknown: JobID = TestNode.identifiers.make()
         let all = [posting.id, waiting.id, suspended.id, dependent.id, unknown].sorted(by: >)
         #expect(try node.count(.jobs(all)) == 4)
@@ -177,14 +177,14 @@ struct BulkOperationTests {
         defer { node.store.stop() }
         let ids = try (0..<3).map { _ in try node.run(.suspend, .filter(JobFilter())).id }
         let page = try wait {
-            node.store.control.bulkOperations(tenant: "acme", before: ids[2], limit: 5, reply: $0)
+            node.store.bulkCommands.bulkOperations(tenant: "acme", before: ids[2], limit: 5, reply: $0)
         }.get()
         #expect(page.map(\.id) == [ids[1], ids[0]])
         let others = try wait {
-            node.store.control.bulkOperations(tenant: "other", before: nil, limit: 5, reply: $0)
+            node.store.bulkCommands.bulkOperations(tenant: "other", before: nil, limit: 5, reply: $0)
         }.get()
         #expect(others.isEmpty)
-        let strange = wait { node.store.control.bulkOperation(ids[0], tenant: "other", reply: $0) }
+        let strange = wait { node.store.bulkCommands.bulkOperation(ids[0], tenant: "other", reply: $0) }
         guard case .failure(.notFound) = strange else {
             Issue.record("\(strange)")
             return

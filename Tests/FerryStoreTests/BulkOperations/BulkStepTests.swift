@@ -181,7 +181,7 @@ struct BulkStepTests {
         var steps = try StepConnection(database.url)
         #expect(try steps.step(idle))
         let cancelled = try wait {
-            idle.store.control.cancelBulkOperation(started.id, tenant: "acme", reply: $0)
+            idle.store.bulkCommands.cancelBulkOperation(started.id, tenant: "acme", reply: $0)
         }.get()
         #expect(cancelled.state == .cancelled && cancelled.counts.changed == 10)
         #expect(cancelled.finishedAt != nil)
@@ -189,7 +189,7 @@ struct BulkStepTests {
         #expect(try jobs.count { try idle.state($0) == .queued } == 5)
         // Of one that has ended nothing changes.
         let again = try wait {
-            idle.store.control.cancelBulkOperation(started.id, tenant: "acme", reply: $0)
+            idle.store.bulkCommands.cancelBulkOperation(started.id, tenant: "acme", reply: $0)
         }.get()
         #expect(again == cancelled)
         for _ in 0..<Limits.bulkOperationCountMax { _ = try idle.start(.resume, .filter(JobFilter())).get() }
@@ -218,7 +218,7 @@ struct BulkStepTests {
         let removed = try steps.connection.execute(Statements.removeOldBulkOperations, parameters)
         #expect(removed.int64(0, 0) == 1)
         let left = try wait {
-            idle.store.control.bulkOperations(tenant: "acme", before: nil, limit: 10, reply: $0)
+            idle.store.bulkCommands.bulkOperations(tenant: "acme", before: nil, limit: 10, reply: $0)
         }.get()
         #expect(left.map(\.id) == [running.id, young.id] && !left.map(\.id).contains(old.id))
     }

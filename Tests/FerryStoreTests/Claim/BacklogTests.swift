@@ -46,14 +46,16 @@ struct BacklogTests {
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: newJob().request)
-        let control = api.store.control
-        _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
+        let store = api.store
+        _ = try wait { reply in
+            store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
         _ = try wait {
-            control.runSchedule(
+            store.scheduleCommands.runSchedule(
                 schedule.id, tenant: "acme", nil, traceparent: newTraceparent(), reply: $0)
         }.get()
         #expect(try countedStates(database.url) == ["queued": 6])
-        #expect(control.context.backlog.mark == 0 && control.context.backlog.takeAdditions().isEmpty)
+        #expect(store.queueState.backlog.mark == 0 && store.queueState.backlog.takeAdditions().isEmpty)
     }
 
     @Test("full throughput rates still take measurements, and keep the latest of all nodes")

@@ -84,7 +84,7 @@ final class ClaimFlagTests {
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: post().request)
         _ = try wait { reply in
-            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()
         node.store.schedules.wake()
         try eventually("it has run") { try flags().first == [false, true] }
@@ -100,7 +100,7 @@ final class ClaimFlagTests {
         _ = try node.submit([plain, confirmed]).get()
         #expect(try flags() == [[true, true], [true, true]])
         let edited = wait { reply in
-            node.store.control.edit(
+            node.store.jobCommands.edit(
                 plain.id, tenant: "acme",
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -117,7 +117,7 @@ final class ClaimFlagTests {
             try node.job(confirmed.id).get().record.questionJSON != nil
         }
         let answered = wait { reply in
-            node.store.control.answer(
+            node.store.questions.answer(
                 confirmed.id, tenant: "acme", kind: .begin,
                 { draft, _, _ throws(InvalidFields) in
                     var draft = draft

@@ -235,7 +235,7 @@ struct DispatcherTests {
                 case 1, 2: store.dispatcher.record(result(attempt, failure()))
                 case 3: store.dispatcher.record(result(attempt, .cancelled))
                 case 4:
-                    store.control.cancel(attempt.job, tenant: "acme") { _ in
+                    store.jobCommands.cancel(attempt.job, tenant: "acme") { _ in
                         store.dispatcher.record(result(attempt, failure()))
                     }
                 default: store.dispatcher.record(result(attempt, success))
@@ -245,11 +245,11 @@ struct DispatcherTests {
         for round in 0..<40 {
             let jobs = (0..<10).map { newJob(webhook: $0 == 3) }
             _ = try nodes[round % 2].submit(jobs, key: round % 4 == 0 ? key("k\(round / 8)") : nil).get()
-            nodes[(round + 1) % 2].store.control.cancel(jobs[0].id, tenant: "acme") { _ in }
+            nodes[(round + 1) % 2].store.jobCommands.cancel(jobs[0].id, tenant: "acme") { _ in }
         }
         try eventually("all have finished") { try countedStates(database.url).isEmpty }
         // Answered when every event has its number, and its delivery.
-        _ = try wait { nodes[0].store.control.lastEvent(reply: $0) }.get()
+        _ = try wait { nodes[0].store.events.lastEvent(reply: $0) }.get()
         let status = try nodes[0].status()
         #expect(status.waiting == 0 && status.queued == 0 && status.running == 0 && status.suspended == 0)
         var connection = try Connection(url: database.url)

@@ -54,7 +54,7 @@ struct HeldTests {
     }
 
     private func heldJobs(_ node: TestNode) -> [JobID] {
-        let held = node.store.control.context.held
+        let held = node.store.queueState.held
         return held.all.map(\.attempt.job)
     }
 
@@ -106,7 +106,7 @@ struct HeldTests {
             try #require(!next.isEmpty)
             for attempt in next {
                 begun.append(attempt.job)
-                sawHeld = sawHeld || node.store.control.context.held.count > 0
+                sawHeld = sawHeld || node.store.queueState.held.count > 0
                 gauge.end(attempt, node)
             }
         }
@@ -137,7 +137,7 @@ struct HeldTests {
             }
         }
         #expect(try node.status().running == Int64(Self.slotCount))
-        #expect(node.store.control.context.held.count == 0)
+        #expect(node.store.queueState.held.count == 0)
     }
 
     @Test("a job that was prefetched for too long is queued again, without an attempt being used up")
@@ -167,8 +167,8 @@ struct HeldTests {
         defer { node.store.stop() }
         try #require(held.count >= 2)
         let slots = node.slots.busyCount
-        _ = try wait { node.store.control.cancel(held[0], tenant: "acme", reply: $0) }.get()
-        _ = try wait { node.store.control.suspend(held[1], tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(held[0], tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(held[1], tenant: "acme", reply: $0) }.get()
         try eventually("they are") {
             try node.job(held[0]).get().record.state == .cancelled
                 && node.job(held[1]).get().record.state == .suspended
@@ -184,7 +184,7 @@ struct HeldTests {
         let (node, running, held) = try busyNode(listens: false)
         defer { node.store.stop() }
         let edited = wait { reply in
-            node.store.control.edit(
+            node.store.jobCommands.edit(
                 held[0], tenant: "acme",
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -208,10 +208,10 @@ struct HeldTests {
     func earlyRate() throws {
         let node = try TestNode(database.url) { $0.listens = false }
         defer { node.store.stop() }
-        node.runner.react { [control = node.store.control] attempt in
+        node.runner.react { [store = node.store] attempt in
             // The runner has not taken it yet.
             let edited = wait { reply in
-                control.edit(
+                store.jobCommands.edit(
                     attempt.job, tenant: "acme",
                     { draft throws(InvalidFields) in
                         var draft = draft
@@ -238,11 +238,11 @@ struct HeldTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: "UPDATE jobs SET has_bytes = true WHERE id = '\(job.uuidText)'")
-        _ = try wait { node.store.control.suspend(job, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(job, tenant: "acme", reply: $0) }.get()
         try eventually("it is") { try node.job(job).get().record.state == .suspended }
         #expect(try node.job(job).get().hasBytes)
         let record = try wait {
-            node.store.control.cancel(job, tenant: "acme", keepsBytes: true, reply: $0)
+            node.store.jobCommands.cancel(job, tenant: "acme", keepsBytes: true, reply: $0)
         }.get()
         #expect(record.resumeData == "sealed \(job)")
     }
@@ -263,7 +263,7 @@ struct HeldTests {
             try #require(!begun.isEmpty)
             endedCount += begun.count
             for attempt in begun {
-                sawHeld = sawHeld || node.store.control.context.held.count > 0
+                sawHeld = sawHeld || node.store.queueState.held.count > 0
                 node.store.dispatcher.record(result(attempt, success))
             }
         }
@@ -317,7 +317,7 @@ struct HeldTests {
         _ = try node.submit((0..<200).map { _ in newJob() }).get()
         var endedCount = 0
         while endedCount < 200 {
-            #expect(node.store.control.context.held.count == 0)
+            #expect(node.store.queueState.held.count == 0)
             let next = gauge.begun.wait(milliseconds: 60_000)
             try #require(!next.isEmpty)
             for attempt in next { gauge.end(attempt, node) }
@@ -329,14 +329,14 @@ struct HeldTests {
     @Test("a pause gives back prefetched jobs at once")
     func drain() throws {
         let (node, running, held) = try busyNode()
-        _ = try wait { node.store.control.pause(true, reply: $0) }.get()
+        _ = try wait { node.store.operators.pause(true, reply: $0) }.get()
         node.runner.react { Issue.record("\($0.job) has begun") }
         node.store.dispatcher.record(result(running[0], success))
         try eventually("they are queued again") {
             let records = try held.map { try node.job($0).get().record }
             return records.allSatisfy { $0.state == .queued && $0.failedAttemptCount == 0 && $0.node == nil }
         }
-        #expect(node.store.control.context.held.count == 0)
+        #expect(node.store.queueState.held.count == 0)
         node.store.stop()
     }
 

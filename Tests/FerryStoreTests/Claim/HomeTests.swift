@@ -165,10 +165,10 @@ struct HomeTests {
         configuration.connectionsPerHostMax = 2
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "narrow")
-        _ = try wait { nodes[0].store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { nodes[0].store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         eventually("both know it") {
             nodes.allSatisfy {
-                $0.store.control.context.sessions.current.share(tenant: "acme", session: "narrow")
+                $0.store.context.sessions.current.share(tenant: "acme", session: "narrow")
                     .connectionLimit == 2
             }
         }

@@ -57,7 +57,7 @@ struct ReasonTests {
         node.downloads.set(.unwritable)
         try expect(.storageUnavailable, of: free)
         node.downloads.set(nil)
-        _ = try wait { node.store.control.pause(true, reply: $0) }.get()
+        _ = try wait { node.store.operators.pause(true, reply: $0) }.get()
         try expect(.paused, of: free)
     }
 
@@ -68,12 +68,12 @@ struct ReasonTests {
         configuration.connectionsPerHostMax = 1
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "narrow")
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         let other = try fill()
         let job = try node.submit(newJob(session: "narrow")).id
         #expect(try reason(job)?.code == .noFreeSlot, "another session holds the only slot")
         let listed = try wait { reply in
-            node.store.control.jobs(JobQuery(tenant: "acme"), reply: reply)
+            node.store.jobs.jobs(JobQuery(tenant: "acme"), reply: reply)
         }.get()
         #expect(listed.records.first { $0.id == job }?.sessionConnectionCount == 0)
         node.end(other, success)
@@ -113,7 +113,7 @@ struct ReasonTests {
         try expect(.homeNode, of: job)
         let named = try #require(try reason(job))
         #expect(named.detail.contains("node test") && named.nextCheckAt != nil)
-        _ = try wait { other.store.control.drain(other.id, true, reply: $0) }.get()
+        _ = try wait { other.store.operators.drain(other.id, true, reply: $0) }.get()
         try eventually("it is drained") { try reason(job)?.detail.contains("drained") == true }
         // Nobody has heard of it for long.
         var connection = try Connection(url: database.url)

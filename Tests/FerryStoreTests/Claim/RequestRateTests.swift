@@ -126,7 +126,7 @@ struct RequestRateTests {
         eventually("it has a pace") {
             node.hosts.limit(at: Self.origin, HostScope(tenant: "acme", path: "/a"))?.requestRate != nil
         }
-        let record = try wait { node.store.control.host(Self.origin, reply: $0) }.get()
+        let record = try wait { node.store.hostCommands.host(Self.origin, reply: $0) }.get()
         #expect(record.state == .normal && record.scopes.map(\.path) == ["/a"])
         #expect(record.scopes.first?.requestRateLimit != nil)
         let decisions = try record.decisions.map { try JSON.parse($0) }

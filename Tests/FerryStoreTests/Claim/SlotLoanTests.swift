@@ -33,7 +33,7 @@ struct SlotLoanTests {
         let dispatcher = node.store.dispatcher
         #expect(dispatcher.areSlotsMissing)
         eventually("its jobs that were held go back to the queue") {
-            !node.store.control.context.held.all.contains { $0.attempt.tenant == "slow" }
+            !node.store.queueState.held.all.contains { $0.attempt.tenant == "slow" }
         }
         // The first slot may go to a job of the other tenant: both wait equally long.
         var lenders = running

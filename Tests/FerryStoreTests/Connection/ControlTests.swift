@@ -1,11 +1,12 @@
 import FerryCore
-import FerryStore
 import Postgres
 import Synchronization
 import Sys
 import TestSupport
 import TestThreads
 import Testing
+
+@testable import FerryStore
 
 @Suite("API operations of the store", .onOwnThread)
 struct ControlTests {
@@ -19,11 +20,11 @@ struct ControlTests {
     }
 
     private func list(_ query: JobQuery) throws -> [JobID] {
-        try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
+        try wait { node.store.jobs.jobs(query, reply: $0) }.get().records.map(\.id)
     }
 
     private func cancel(_ id: JobID, revision: Int32? = nil) -> Result<JobRecord, StoreError> {
-        wait { node.store.control.cancel(id, tenant: "acme", revision: revision, reply: $0) }
+        wait { node.store.jobCommands.cancel(id, tenant: "acme", revision: revision, reply: $0) }
     }
 
     private func edit(
@@ -31,7 +32,7 @@ struct ControlTests {
         _ change: @escaping @Sendable (inout JobSpec) -> Void
     ) -> Result<JobRecord, StoreError> {
         let result = wait { reply in
-            (node ?? self.node).store.control.edit(
+            (node ?? self.node).store.jobCommands.edit(
                 id, tenant: "acme", revision: revision,
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -124,7 +125,7 @@ struct ControlTests {
         #expect(record.spec?.description == "changed")
         try worker.waitForDeliveries(1)
         let deliveries = try wait {
-            worker.store.control.deliveries(of: .job(id), tenant: "acme", limit: 5, reply: $0)
+            worker.store.deliveryQueries.deliveries(of: .job(id), tenant: "acme", limit: 5, reply: $0)
         }.get().records
         #expect(deliveries.count == 1)
         eventually("the slot is free") { worker.slots.freeCount == 4 }
@@ -180,13 +181,13 @@ struct ControlTests {
             first.store.stop()
             second.store.stop()
         }
-        #expect(try wait { first.store.control.limits(reply: $0) }.get() == TransferLimits())
+        #expect(try wait { first.store.limits.limits(reply: $0) }.get() == TransferLimits())
         let changed = try wait { reply in
-            first.store.control.changeLimits(
+            first.store.limits.changeLimits(
                 if: { _ in true }, { _ in TransferLimits(bytesSentPerSecondMax: 5) }, reply: reply)
         }.get()
         #expect(changed.bytesSentPerSecondMax == 5)
-        #expect(try wait { second.store.control.limits(reply: $0) }.get() == changed)
+        #expect(try wait { second.store.limits.limits(reply: $0) }.get() == changed)
         for node in [first, second] {
             var told: [(TransferLimits, RateShares)] = []
             eventually("it hears of them") {
@@ -195,7 +196,7 @@ struct ControlTests {
             }
         }
         let patched = try wait { reply in
-            second.store.control.changeLimits(
+            second.store.limits.changeLimits(
                 if: { _ in true },
                 {
                     TransferLimits(
@@ -204,7 +205,7 @@ struct ControlTests {
                 reply: reply)
         }.get()
         #expect(patched == TransferLimits(bytesReceivedPerSecondMax: 7, bytesSentPerSecondMax: 5))
-        #expect(try wait { first.store.control.limits(reply: $0) }.get() == patched)
+        #expect(try wait { first.store.limits.limits(reply: $0) }.get() == patched)
     }
 
     @Test("a job of another tenant is not found")
@@ -290,7 +291,7 @@ struct ControlTests {
         let job = newJob(webhook: true)
         _ = try node.submit(job)
         let delete: (@escaping @Sendable (Result<JobRecord, StoreError>) -> Void) -> Void = { reply in
-            node.store.control.delete(job.id, tenant: "acme", reply: reply)
+            node.store.jobCommands.delete(job.id, tenant: "acme", reply: reply)
         }
         guard case .failure(.invalidState(.queued, nil)) = wait(delete) else {
             Issue.record("an unfinished job was deleted")
@@ -328,14 +329,15 @@ struct ControlTests {
         node.store.deliveries.record([tried(second, .accepted, status: 204, excerpt: "hel\0lo")])
         try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
         let listed = try wait {
-            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+            node.store.deliveryQueries.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
         }.get().records
-        let shown = try wait { node.store.control.delivery(first.id, tenant: "acme", reply: $0) }.get()
+        let shown = try wait { node.store.deliveryQueries.delivery(first.id, tenant: "acme", reply: $0) }
+            .get()
         #expect(listed == [shown] && shown.state == .accepted && shown.nextTryAt == nil)
         let tries = shown.tries
         #expect(tries.map(\.status) == [503, 204] && tries.map(\.number) == [1, 2])
         #expect(tries[0].responseExcerpt == "hel\u{FFFD}lo")
-        _ = try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.deliveryQueries.redeliver(first.id, tenant: "acme", reply: $0) }.get()
         #expect(try node.status().deliveriesPending == 1)
         #expect(try claim().first?.tryNumber == 3)
         var connection = try Connection(url: database.url)
@@ -346,7 +348,9 @@ struct ControlTests {
             #expect(names.contains { $0.contains(thread) }, "it changes its row of counts: \(names)")
         }
         guard
-            case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) }
+            case .failure(.notFound) = wait({
+                node.store.deliveryQueries.redeliver(first.id, tenant: "x", reply: $0)
+            }
             )
         else {
             Issue.record("another tenant redelivered it")
@@ -368,25 +372,25 @@ struct ControlTests {
         let key = APIKey(
             id: TestNode.identifiers.make(), tenant: "acme", role: .client, name: "ci", hash: [1, 2],
             createdAt: Timestamp(microseconds: 1_000_000))
-        for _ in 0..<2 { try wait { node.store.control.createKey(key, reply: $0) }.get() }
-        #expect(try wait { node.store.control.keys(reply: $0) }.get() == [key])
-        try wait { node.store.control.revokeKey(key.id, reply: $0) }.get()
-        guard case .failure(.notFound) = wait({ node.store.control.revokeKey(key.id, reply: $0) }) else {
+        for _ in 0..<2 { try wait { node.store.keys.createKey(key, reply: $0) }.get() }
+        #expect(try wait { node.store.keys.keys(reply: $0) }.get() == [key])
+        try wait { node.store.keys.revokeKey(key.id, reply: $0) }.get()
+        guard case .failure(.notFound) = wait({ node.store.keys.revokeKey(key.id, reply: $0) }) else {
             Issue.record("it was revoked twice")
             return
         }
-        #expect(try wait { node.store.control.keys(reply: $0) }.get().first?.revokedAt != nil)
+        #expect(try wait { node.store.keys.keys(reply: $0) }.get().first?.revokedAt != nil)
     }
 
     @Test("a setting keeps its first value")
     func settings() throws {
         defer { node.store.stop() }
-        let control = node.store.control
-        #expect(try wait { control.setting("a", reply: $0) }.get() == nil)
+        let stored = Settings(node.store.reads)
+        #expect(try wait { stored.value(of: "a", reply: $0) }.get() == nil)
         var settings = try FirstSettings(url: database.url)
         #expect(try settings.keep("a", [1]) == [1])
         #expect(try settings.keep("a", [2]) == [1])
-        #expect(try wait { control.setting("a", reply: $0) }.get() == [1])
+        #expect(try wait { stored.value(of: "a", reply: $0) }.get() == [1])
     }
 
     @Test("the status names the nodes and answers quickly with many jobs")

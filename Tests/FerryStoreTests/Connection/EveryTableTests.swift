@@ -106,14 +106,16 @@ private final class Day: Sendable {
 
     /// Until no job is left.
     func pass(_ connection: inout Connection) throws {
-        let control = node.store.control
+        let store = node.store
         for job in jobs where job.id != dependent.id { try submit(job) }
-        _ = try insist { control.prepareDependencies([plain.id, retried.id], tenant: "acme", reply: $0) }
-        try submit(dependent)
-        _ = try insist { control.suspend(held.id, tenant: "acme", reply: $0) }
-        _ = try insist { control.resume(held.id, tenant: "acme", reply: $0) }
         _ = try insist {
-            control.edit(
+            store.dependencies.prepareDependencies([plain.id, retried.id], tenant: "acme", reply: $0)
+        }
+        try submit(dependent)
+        _ = try insist { store.jobCommands.suspend(held.id, tenant: "acme", reply: $0) }
+        _ = try insist { store.jobCommands.resume(held.id, tenant: "acme", reply: $0) }
+        _ = try insist {
+            store.jobCommands.edit(
                 held.id, tenant: "acme",
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -127,11 +129,11 @@ private final class Day: Sendable {
                 isAway.store(false, ordering: .relaxed)
                 probe.reply(nil)
             }
-            let status = try insist { control.status(reply: $0) }
+            let status = try insist { store.status.read(reply: $0) }
             return try status.waiting + status.queued + status.running + status.suspended == 0
                 && finishedCount(&connection) == jobs.count + 1
         }
-        _ = try insist { control.acknowledge(acknowledged.id, tenant: "acme", reply: $0) }
+        _ = try insist { store.jobCommands.acknowledge(acknowledged.id, tenant: "acme", reply: $0) }
     }
 
     private func submit(_ job: NewJob) throws {
@@ -151,7 +153,7 @@ private final class Day: Sendable {
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: newJob(session: "day").request)
         _ = try insist { reply in
-            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }
         // Without the trigger.
         try connection.execute(

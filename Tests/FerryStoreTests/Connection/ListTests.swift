@@ -25,7 +25,7 @@ struct ListTests {
         defer { node.store.stop() }
         let id = try node.submit(newJob(acknowledgement: AcknowledgementRules())).id
         if table != "jobs" {
-            _ = try wait { node.store.control.cancel(id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.cancel(id, tenant: "acme", reply: $0) }.get()
         }
         var connection = try Connection(url: database.url)
         let made = Double(id.millisecondsSince1970) / 1_000
@@ -41,7 +41,7 @@ struct ListTests {
                     UPDATE finished_jobs SET created_at = to_timestamp(\(made + seconds))
                     """)
             query.createdAfter = Timestamp(microseconds: Int64((made + seconds - 1) * 1e6))
-            let page = try wait { node.store.control.jobs(query, reply: $0) }.get().records
+            let page = try wait { node.store.jobs.jobs(query, reply: $0) }.get().records
             seen.append(page.map(\.id))
         }
         #expect(seen == [[id], []])
@@ -72,7 +72,7 @@ struct ListTests {
         var query = JobQuery(tenant: "acme", metadata: [.init("order", "1")])
         var pages: [ListPage<JobRecord, JobKindTag>] = []
         repeat {
-            let page = try wait { node.store.control.jobs(query, reply: $0) }.get()
+            let page = try wait { node.store.jobs.jobs(query, reply: $0) }.get()
             query.before = page.stoppedAt
             pages.append(page)
         } while query.before != nil && pages.count < 10
@@ -88,7 +88,7 @@ struct ListTests {
         let kept = "id::text LIKE '%77'"
         try connection.execute(script: "UPDATE jobs SET kind = 'upload' WHERE \(kept)")
         let query = JobQuery(tenant: "acme", kind: .upload, limit: 100)
-        let page = try wait { node.store.control.jobs(query, reply: $0) }.get()
+        let page = try wait { node.store.jobs.jobs(query, reply: $0) }.get()
         let expected =
             try connection.execute(
                 Statement("kept", "SELECT id FROM jobs WHERE \(kept) ORDER BY id DESC")
@@ -104,7 +104,7 @@ struct ListTests {
         var holder = try Connection(url: database.url)
         try holder.execute(script: "BEGIN; LOCK TABLE schedule_runs IN ACCESS EXCLUSIVE MODE")
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()
-        node.store.control.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
+        node.store.jobs.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
         try eventually("the list waits") { try isBlocked("reads", at: "schedule_runs", database.url) }
         #expect(try node.job(id).get().record.id == id)
         try holder.execute(script: "ROLLBACK")

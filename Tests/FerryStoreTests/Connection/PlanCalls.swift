@@ -22,7 +22,7 @@ struct PlanCall {
             var options = ConnectionOptions()
             switch self {
             case .writer: options.pinsPlans = true
-            case .command: ControlLane.adjust(&options)
+            case .command: CommandQueue.adjust(&options)
             case .read: ReadPool.adjust(&options)
             case .bulk: BulkOperationRunner.adjust(&options)
             case .plain: break

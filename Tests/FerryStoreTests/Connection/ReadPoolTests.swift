@@ -44,7 +44,7 @@ struct ReadPoolTests {
         // A table that lists read and a job does not.
         var holder = try holder("schedule_runs")
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()
-        for _ in 0..<40 { node.store.control.jobs(JobQuery(tenant: "greedy")) { pages.send($0) } }
+        for _ in 0..<40 { node.store.jobs.jobs(JobQuery(tenant: "greedy")) { pages.send($0) } }
         let used = Int64(Limits.readConnectionCount - 1)
         try eventually("all but one connection wait") { try blockedCount() == used }
         // The tenant's lists have waited for as long as they may, and no connection has become free.
@@ -69,7 +69,7 @@ struct ReadPoolTests {
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()
         let running = Limits.readConnectionCount - 1
         for _ in 0..<Limits.waitingReadCountMax + running + 5 {
-            node.store.control.jobs(JobQuery(tenant: "greedy")) { pages.send($0) }
+            node.store.jobs.jobs(JobQuery(tenant: "greedy")) { pages.send($0) }
         }
         let refused = pages.take()
         #expect(refused.count == 5)
@@ -84,7 +84,7 @@ struct ReadPoolTests {
         let id = try node.submit(newJob()).id
         var holder = try holder("schedule_runs")
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()
-        node.store.control.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
+        node.store.jobs.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
         try eventually("the list waits") { try blockedCount() == 1 }
         // As `statement_timeout` does.
         let stopped = try holder.execute(
@@ -99,7 +99,7 @@ struct ReadPoolTests {
         let answer = try #require(pages.wait(milliseconds: 60_000).first)
         #expect(throws: StoreError.readStopped) { try answer.get() }
         try holder.execute(script: "ROLLBACK")
-        let page = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get()
+        let page = try wait { node.store.jobs.jobs(JobQuery(tenant: "acme"), reply: $0) }.get()
         #expect(page.records.map(\.id) == [id])
         let sessions = Statement(
             "sessions_of_reads",
@@ -124,13 +124,13 @@ struct ReadPoolTests {
     func ending() throws {
         var holder = try holder("schedule_runs")
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()
-        for _ in 0..<20 { node.store.control.jobs(JobQuery(tenant: "acme")) { pages.send($0) } }
+        for _ in 0..<20 { node.store.jobs.jobs(JobQuery(tenant: "acme")) { pages.send($0) } }
         try eventually("lists wait") { try blockedCount() > 0 }
-        node.store.control.close()
+        node.store.reads.close()
         try holder.execute(script: "ROLLBACK")
         node.store.stop()
         #expect(pages.take().count == 20)
-        node.store.control.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
+        node.store.jobs.jobs(JobQuery(tenant: "acme")) { pages.send($0) }
         #expect(throws: StoreError.unavailable) { try pages.take().first?.get() }
     }
 }

@@ -98,7 +98,7 @@ struct DeliveryOutboxTests {
         // Statements that read tries wait here.
         try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
         let page = Mailbox<Result<ListPage<DeliveryRecord, DeliveryKindTag>, StoreError>>()
-        node.store.control.deliveries(of: .job(job), tenant: "acme", limit: 3) { page.send($0) }
+        node.store.deliveryQueries.deliveries(of: .job(job), tenant: "acme", limit: 3) { page.send($0) }
         try eventually("the page is being read") {
             try isBlocked("reads", at: "delivery_tries", database.url)
         }
@@ -153,7 +153,7 @@ struct DeliveryOutboxTests {
         let none = DeliveryDemand(total: 1, queues: [queue: 0], other: 0)
         #expect(try claim(none).revisions == [queue: 1])
         _ = try wait {
-            node.store.control.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
+            node.store.webhooks.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
         }.get()
         #expect(try claim(none).revisions == [queue: 2])
         // Claimed deliveries stay until they are returned, so that their sender notices the deletion.
@@ -184,7 +184,7 @@ struct DeliveryOutboxTests {
             id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
             endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode())
         let new = NewWebhook(record: record, idempotency: nil)
-        _ = try wait { node.store.control.createWebhook(new, reply: $0) }.get()
+        _ = try wait { node.store.webhooks.createWebhook(new, reply: $0) }.get()
         return record.id
     }
 

@@ -23,14 +23,14 @@ struct WebhookReplayTests {
             id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
             endpoint: endpoint, publicKey: "whpk_x", sealedKeys: [1, 2, 3])
         let new = NewWebhook(record: record, idempotency: key)
-        return try wait { node.store.control.createWebhook(new, reply: $0) }.get()
+        return try wait { node.store.webhooks.createWebhook(new, reply: $0) }.get()
     }
 
     private func edit(
         _ id: WebhookID, _ change: @escaping @Sendable (inout WebhookRecord) -> Void
     ) throws -> WebhookRecord {
         let edited = wait { reply in
-            node.store.control.editWebhook(
+            node.store.webhooks.editWebhook(
                 id, tenant: "acme", revision: nil,
                 { record throws(InvalidFields) in
                     var record = record
@@ -42,7 +42,7 @@ struct WebhookReplayTests {
     }
 
     private func made(with key: Submission.Idempotency) throws -> CreatedWebhook {
-        try wait { node.store.control.webhook(createdWith: key, reply: $0) }.get()
+        try wait { node.store.webhooks.webhook(createdWith: key, reply: $0) }.get()
     }
 
     @Test("a repeated creation finds the first endpoint, changed or deleted; another body is refused")
@@ -65,7 +65,7 @@ struct WebhookReplayTests {
         try expectFirst()
         _ = try edit(first.id) { $0.sealedKeys = [4, 5, 6] }
         try expectFirst()
-        try wait { node.store.control.deleteWebhook(first.id, tenant: "acme", revision: nil, reply: $0) }
+        try wait { node.store.webhooks.deleteWebhook(first.id, tenant: "acme", revision: nil, reply: $0) }
             .get()
         try expectFirst()
         #expect(throws: StoreError.idempotencyKeyReused) {

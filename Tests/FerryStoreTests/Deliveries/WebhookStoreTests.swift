@@ -32,7 +32,7 @@ struct WebhookStoreTests {
 
     private func create(_ change: (inout WebhookEndpoint) -> Void = { _ in }) throws -> WebhookRecord {
         let new = NewWebhook(record: record(change), idempotency: nil)
-        guard case .made(let made) = try wait({ node.store.control.createWebhook(new, reply: $0) }).get()
+        guard case .made(let made) = try wait({ node.store.webhooks.createWebhook(new, reply: $0) }).get()
         else {
             throw StoreError.failed
         }
@@ -40,7 +40,7 @@ struct WebhookStoreTests {
     }
 
     private func read(_ id: WebhookID) -> Result<WebhookRecord, StoreError> {
-        wait { node.store.control.webhook(id, tenant: "acme", reply: $0) }
+        wait { node.store.webhooks.webhook(id, tenant: "acme", reply: $0) }
     }
 
     /// Adds `count` deliveries to an endpoint like the relay, due now. No id is older than its event.
@@ -92,11 +92,11 @@ struct WebhookStoreTests {
         }
         #expect(try read(made.id).get() == made)
         #expect(read(TestNode.identifiers.make()) == .failure(.notFound))
-        let other = wait { node.store.control.webhook(made.id, tenant: "x", reply: $0) }
+        let other = wait { node.store.webhooks.webhook(made.id, tenant: "x", reply: $0) }
         #expect(other == .failure(.notFound))
         let edit = { (revision: Int32?) in
             wait { reply in
-                node.store.control.editWebhook(
+                node.store.webhooks.editWebhook(
                     made.id, tenant: "acme", revision: revision,
                     { record throws(InvalidFields) in
                         var record = record
@@ -119,11 +119,11 @@ struct WebhookStoreTests {
         #expect(try read(made.id).get() == edited)
         let second = try create()
         let page = try wait {
-            node.store.control.webhooks(tenant: "acme", before: nil, limit: 1, reply: $0)
+            node.store.webhooks.webhooks(tenant: "acme", before: nil, limit: 1, reply: $0)
         }.get()
         #expect(page == [second])
         let rest = try wait {
-            node.store.control.webhooks(tenant: "acme", before: second.id, limit: 5, reply: $0)
+            node.store.webhooks.webhooks(tenant: "acme", before: second.id, limit: 5, reply: $0)
         }.get()
         #expect(rest == [edited])
     }
@@ -189,7 +189,7 @@ struct WebhookStoreTests {
         node.store.deliveries.record([tried(first[0], .retry(at: later)), tried(first[1], .returned)])
         let waiting = try claim()
         #expect(waiting.due.isEmpty && waiting.next == later)
-        _ = try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.deliveryQueries.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
         let second = try claim(DeliveryDemand(total: 100, other: 3)).due
         #expect(second.map(\.sequence) == [1, 2, 3])
         node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })
@@ -269,7 +269,7 @@ struct WebhookStoreTests {
         let shown = try JSON.parse(told[0].jobJSON)
         #expect(shown["id"]?.string == webhook.id.description)
         #expect(shown["disabled_reason"]?["code"]?.string == "gone")
-        let list = try wait { node.store.control.events(EventQuery(tenant: "acme"), reply: $0) }.get().records
+        let list = try wait { node.store.events.events(EventQuery(tenant: "acme"), reply: $0) }.get().records
         #expect(list.map(\.event.record.type) == [.webhookDisabled])
         let expected = DisabledWebhook(id: webhook.id, reason: .gone)
         #expect(list.first?.event.record.disabledWebhook == expected)
@@ -287,7 +287,7 @@ struct WebhookStoreTests {
         func isOver() throws -> Bool {
             var query = EventQuery(tenant: "acme")
             query.types = [EventType.sessionEventsFinished].mask
-            return try !wait { node.store.control.events(query, reply: $0) }.get().records.isEmpty
+            return try !wait { node.store.events.events(query, reply: $0) }.get().records.isEmpty
         }
         #expect(try !isOver())
         try enable(webhook.id, false)
@@ -297,7 +297,7 @@ struct WebhookStoreTests {
 
     private func enable(_ id: WebhookID, _ isEnabled: Bool = true) throws {
         let edited = wait { reply in
-            node.store.control.editWebhook(
+            node.store.webhooks.editWebhook(
                 id, tenant: "acme", revision: nil,
                 { record throws(InvalidFields) in
                     var record = record
@@ -317,7 +317,7 @@ struct WebhookStoreTests {
         }
         try add(1, to: webhook)
         let id = try wait {
-            node.store.control.pingWebhook(webhook.id, tenant: "acme", traceparent: nil, reply: $0)
+            node.store.webhooks.pingWebhook(webhook.id, tenant: "acme", traceparent: nil, reply: $0)
         }.get()
         let due = try claim().due
         try #require(due.map(\.id) == [id])
@@ -326,7 +326,7 @@ struct WebhookStoreTests {
         try eventually("it is over") { try node.status().deliveriesPending == 1 }
         #expect(try read(webhook.id).get().disabledReason == .requested)
         let shown = try wait {
-            node.store.control.deliveries(
+            node.store.deliveryQueries.deliveries(
                 of: .webhook(webhook.id), tenant: "acme", type: WebhookPing.type, limit: 5, reply: $0)
         }.get().records
         #expect(shown.map(\.id) == [id] && shown.first?.job == nil && shown.first?.tries.count == 1)
@@ -344,7 +344,7 @@ struct WebhookStoreTests {
         func replay(_ seconds: Double, until: Double? = nil, onlyFailed: Bool) throws -> Int64 {
             let now = Timestamp(microseconds: Sys.wallMicroseconds())
             return try wait {
-                node.store.control.replay(
+                node.store.webhooks.replay(
                     webhook.id, tenant: "acme", since: now + seconds, until: until.map { now + $0 },
                     onlyFailed: onlyFailed, reply: $0)
             }.get()
@@ -362,7 +362,7 @@ struct WebhookStoreTests {
         defer { node.store.stop() }
         let webhook = try create()
         try add(5, to: webhook)
-        try wait { node.store.control.deleteWebhook(webhook.id, tenant: "acme", revision: 1, reply: $0) }
+        try wait { node.store.webhooks.deleteWebhook(webhook.id, tenant: "acme", revision: 1, reply: $0) }
             .get()
         #expect(read(webhook.id) == .failure(.notFound))
         #expect(try claim().due.isEmpty)

@@ -76,7 +76,7 @@ struct EventTests {
             let rows = events.map { "('acme', 'times', \($0))" }.joined(separator: ", ")
             try connection.execute(
                 script: "INSERT INTO event_inbox (tenant, session, packed) VALUES \(rows)")
-            _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+            _ = try wait { node.store.events.lastEvent(reply: $0) }.get()
         }
         let events = try log().events(of: "times")
         try #require(events.count == 6)
@@ -85,13 +85,14 @@ struct EventTests {
         #expect(shown[1] == shown[0] && events[1].record.occurredAt < shown[0])
         #expect(shown[2] > shown[0] && shown[3] == shown[2] && shown[4] == shown[2] && shown[5] > shown[4])
         let told = try wait {
-            node.store.control.deliveries(of: job.id, tenant: "acme", before: nil, limit: 10, reply: $0)
+            node.store.deliveryQueries.deliveries(
+                of: job.id, tenant: "acme", before: nil, limit: 10, reply: $0)
         }
         .get().records
         #expect(told.map(\.occurredAt) == shown.dropFirst().reversed())
         var query = EventQuery(tenant: "acme")
         query.since = shown[2]
-        let listed = try wait { node.store.control.events(query, reply: $0) }.get().records
+        let listed = try wait { node.store.events.events(query, reply: $0) }.get().records
         #expect(listed.map(\.event.id) == events.dropFirst(2).reversed().map(\.id))
         #expect(listed.map(\.event.timestamp) == shown.dropFirst(2).reversed())
     }
@@ -103,7 +104,7 @@ struct EventTests {
         let job = newJob(session: "gone")
         _ = try node.submit(job)
         node.end(try node.attempt(), success)
-        _ = try wait { node.store.control.delete(job.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.delete(job.id, tenant: "acme", reply: $0) }.get()
         let events = try log().events(of: "gone")
         #expect(events.prefix(3).map(\.record.type) == [.jobCreated, .jobStarted, .jobSucceeded])
         var writer = JSONWriter()
@@ -189,19 +190,19 @@ struct EventTests {
     func replay() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         func replay(_ after: EventID) throws -> EventReplay {
-            try wait { control.replay(tenant: "acme", session: "s", after: after, limit: 10, reply: $0) }
+            try wait { store.events.replay(tenant: "acme", session: "s", after: after, limit: 10, reply: $0) }
                 .get()
         }
-        let empty = try wait { control.lastEvent(reply: $0) }.get()
+        let empty = try wait { store.events.lastEvent(reply: $0) }.get()
         let job = try node.submit(newJob(session: "s"))
         let attempt = try node.attempt()
         _ = try node.submit(newJob(tenant: "other"))
-        let last = try wait { control.lastEvent(reply: $0) }.get()
+        let last = try wait { store.events.lastEvent(reply: $0) }.get()
         #expect(try log().events.last?.tenant == "other")
         node.end(attempt, success)
-        _ = try wait { control.lastEvent(reply: $0) }.get()
+        _ = try wait { store.events.lastEvent(reply: $0) }.get()
         let missed = try replay(last)
         #expect(missed.isKnown)
         #expect(missed.entries.first?.event.record.job == job.id)
@@ -226,7 +227,7 @@ struct EventTests {
         let attempts = try node.attempts(3)
         for attempt in attempts where attempt.job != later.id { node.end(attempt, success) }
         let attempt = try #require(attempts.first { $0.job == later.id })
-        _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+        _ = try wait { node.store.events.lastEvent(reply: $0) }.get()
         var connection = try Connection(url: database.url)
         let remembered = Statement("remembered", "SELECT session FROM session_receivers ORDER BY session")
         try eventually("the other session is over") { try finished() == 1 }

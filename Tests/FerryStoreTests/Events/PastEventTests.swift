@@ -34,7 +34,7 @@ struct PastEventTests {
 
     private func edit(_ id: JobID, _ change: @escaping @Sendable (inout JobSpec) -> Void) throws {
         let edited = wait { reply in
-            node.store.control.edit(
+            node.store.jobCommands.edit(
                 id, tenant: "acme",
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -47,7 +47,7 @@ struct PastEventTests {
 
     private func answer(_ id: JobID, _ kind: JobQuestion.Kind, _ disposition: JobAnswer.Disposition) throws {
         let answered = wait { reply in
-            node.store.control.answer(
+            node.store.questions.answer(
                 id, tenant: "acme", kind: kind,
                 { draft, question, attempt throws(InvalidFields) in
                     try draft.answered(
@@ -92,7 +92,7 @@ struct PastEventTests {
             id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
             endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode())
         _ = try wait {
-            node.store.control.createWebhook(NewWebhook(record: record, idempotency: nil), reply: $0)
+            node.store.webhooks.createWebhook(NewWebhook(record: record, idempotency: nil), reply: $0)
         }
         .get()
         return record.id
@@ -110,7 +110,7 @@ struct PastEventTests {
     /// `GET` showed it after each of them; of a job that waits for connectivity nothing, as it goes on by
     /// itself.
     private func live(_ job: NewJob) throws -> [(type: EventType, job: JSON?)] {
-        let (id, control, dispatcher) = (job.id, node.store.control, node.store.dispatcher)
+        let (id, store, dispatcher) = (job.id, node.store, node.store.dispatcher)
         var life: [(type: EventType, job: JSON?)] = []
         func note(_ step: String) throws { try edit(id) { $0.metadata = [.init("step", step)] } }
         func expect(_ type: EventType) throws { life.append((type, try shown(id))) }
@@ -140,8 +140,8 @@ struct PastEventTests {
         try waits(for: .retry)
         try expect(.jobAttemptFailed)
         try note("4")
-        _ = try wait { control.suspend(id, tenant: "acme", reply: $0) }.get()
-        _ = try wait { control.resume(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.suspend(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.resume(id, tenant: "acme", reply: $0) }.get()
         let away = TransferError(.couldNotConnect, "Away.", phase: .connecting, isRetryable: true)
         dispatcher.record(result(try node.attempt(), .failed(away, retryAfter: nil)))
         life.append((.jobWaitingForConnectivity, nil))
@@ -156,7 +156,7 @@ struct PastEventTests {
         try answer(id, .challenge, .performDefaultHandling)
         node.end(try node.attempt(), success)
         try expect(.jobSucceeded)
-        _ = try wait { control.acknowledge(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.acknowledge(id, tenant: "acme", reply: $0) }.get()
         try expect(.jobAcknowledged)
         return life
     }
@@ -188,7 +188,7 @@ struct PastEventTests {
         arguments: [false, true])
     func life(areNumberedLate: Bool) throws {
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         var holder = try Connection(url: database.url)
         // Holds the relay's lock "ferryeve", like a pass of another node: no event gets a number or a
         // delivery before the job is over and its endpoint is created.
@@ -212,12 +212,12 @@ struct PastEventTests {
         }
         var query = EventQuery(tenant: "acme")
         query.session = "past"
-        let listed = try wait { control.events(query, reply: $0) }.get().records
+        let listed = try wait { store.events.events(query, reply: $0) }.get().records
             .filter { $0.event.record.job != nil }
         #expect(listed.reversed().map(\.event.record.type) == life.map(\.type))
         expect(try jobs(listed.reversed()), life, "list")
         let ofJob = try wait {
-            control.events(of: job.id, tenant: "acme", before: nil, limit: 100, reply: $0)
+            store.events.events(of: job.id, tenant: "acme", before: nil, limit: 100, reply: $0)
         }
         .get()
         expect(try jobs(ofJob.reversed()), life, "list of the job")
@@ -226,7 +226,7 @@ struct PastEventTests {
         while hasMore {
             let last = stream.last?.event.id ?? EventID(high: 0, low: 0)
             let page = try wait {
-                control.replay(tenant: "acme", session: "past", after: last, limit: 100, reply: $0)
+                store.events.replay(tenant: "acme", session: "past", after: last, limit: 100, reply: $0)
             }
             .get()
             stream += page.entries
@@ -241,7 +241,7 @@ struct PastEventTests {
             node.store.deliveries.record(deliveries.map { tried($0, .accepted, status: 200) })
             try node.waitForDeliveries(0)
             let replayed = try wait {
-                control.replay(
+                store.webhooks.replay(
                     endpoint, tenant: "acme", since: Timestamp(microseconds: 0), until: nil,
                     onlyFailed: false, reply: $0)
             }
@@ -277,7 +277,7 @@ struct PastEventTests {
     @Test("a failed and a cancelled job leave the events before as they were")
     func ends() throws {
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         let (failing, cancelled) = (newJob(session: "ends"), newJob(session: "ends"))
         for (job, end) in [(failing, EventType.jobFailed), (cancelled, .jobCancelled)] {
             _ = try node.submit(job)
@@ -286,12 +286,12 @@ struct PastEventTests {
             if end == .jobFailed {
                 node.store.dispatcher.record(result(attempt, failure(isRetryable: false)))
             } else {
-                _ = try wait { control.cancel(job.id, tenant: "acme", reply: $0) }.get()
+                _ = try wait { store.jobCommands.cancel(job.id, tenant: "acme", reply: $0) }.get()
                 node.store.dispatcher.record(result(attempt, .cancelled))
             }
             node.waitUntilFinished(job.id)
             let events = try wait {
-                control.events(of: job.id, tenant: "acme", before: nil, limit: 10, reply: $0)
+                store.events.events(of: job.id, tenant: "acme", before: nil, limit: 10, reply: $0)
             }
             .get()
             let jobs = try events.map { try JSON.parse($0.event.record.jobJSON($0.job)) }
@@ -319,7 +319,7 @@ struct PastEventTests {
         var connection = try Connection(url: database.url)
         func created() throws -> JSON {
             let events = try wait {
-                node.store.control.events(of: job.id, tenant: "acme", before: nil, limit: 1, reply: $0)
+                node.store.events.events(of: job.id, tenant: "acme", before: nil, limit: 1, reply: $0)
             }
             .get()
             let entry = try #require(events.first)
@@ -353,7 +353,7 @@ struct PastEventTests {
         var connection = try Connection(url: database.url)
         let deleted = try finishEdited()
         #expect(try earlierSpecs(&connection) == 1)
-        _ = try wait { node.store.control.delete(deleted, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.delete(deleted, tenant: "acme", reply: $0) }.get()
         #expect(try earlierSpecs(&connection) == 0)
         var parameters = Parameters()
         parameters.appendArray(.uuid, [try finishEdited()]) { $0.append($1) }
@@ -380,7 +380,7 @@ struct PastEventTests {
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
         _ = try finishEdited()
-        _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+        _ = try wait { node.store.events.lastEvent(reply: $0) }.get()
         try eventually("the session is over") { try written().contains(.sessionEventsFinished) }
         try connection.execute(
             script: """
@@ -398,7 +398,7 @@ struct PastEventTests {
         for _ in 0..<2 { try sweep() }
         #expect(try written().count >= 1 && earlierSpecs(&connection) == 1)
         _ = try node.submit(newJob(session: "later"))
-        _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+        _ = try wait { node.store.events.lastEvent(reply: $0) }.get()
         for _ in 0..<2 { try sweep() }
         #expect(try earlierSpecs(&connection) == 0)
     }

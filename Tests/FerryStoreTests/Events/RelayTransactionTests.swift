@@ -273,17 +273,19 @@ struct RelayTransactionTests {
     func known() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let control = node.store.control
-        let empty = try wait { control.lastEvent(reply: $0) }.get()
+        let store = node.store
+        let empty = try wait { store.events.lastEvent(reply: $0) }.get()
         let job = try node.submit(newJob(session: "s"))
-        let begun = try wait { control.lastEvent(reply: $0) }.get()
+        let begun = try wait { store.events.lastEvent(reply: $0) }.get()
         node.end(try node.attempt(), success)
-        let last = try wait { control.lastEvent(reply: $0) }.get()
+        let last = try wait { store.events.lastEvent(reply: $0) }.get()
         func ofJob(_ after: EventID) throws -> EventReplay {
-            try wait { control.events(of: job.id, tenant: "acme", after: after, limit: 1, reply: $0) }.get()
+            try wait { store.events.events(of: job.id, tenant: "acme", after: after, limit: 1, reply: $0) }
+                .get()
         }
         func isKnown(_ after: EventID) throws -> Bool {
-            try wait { control.replay(tenant: "acme", session: nil, after: after, limit: 1, reply: $0) }.get()
+            try wait { store.events.replay(tenant: "acme", session: nil, after: after, limit: 1, reply: $0) }
+                .get()
                 .isKnown
         }
         #expect(empty == EventID(high: 0, low: 0))
@@ -310,7 +312,7 @@ struct RelayTransactionTests {
         #expect(try ofJob(last).isKnown && isKnown(last))
         _ = try removeOld(100)
         #expect(try log().rows.count == 1 && removeOld(100) == 0, "the latest one stays")
-        let latest = try wait { control.lastEvent(reply: $0) }.get()
+        let latest = try wait { store.events.lastEvent(reply: $0) }.get()
         #expect(try latest >= last && isKnown(latest) && !isKnown(empty) && !isKnown(begun))
         let replay = try ofJob(latest)
         #expect(replay.isKnown && replay.isOver)
@@ -320,9 +322,9 @@ struct RelayTransactionTests {
     func lateNumber() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         let job = try node.submit(newJob(session: "s"))
-        let begun = try wait { control.lastEvent(reply: $0) }.get()
+        let begun = try wait { store.events.lastEvent(reply: $0) }.get()
         node.end(try node.attempt(), success)
         try eventually("its session is over") {
             try log().events.last?.record.type == .sessionEventsFinished
@@ -339,7 +341,7 @@ struct RelayTransactionTests {
         var jobs = try Connection(url: database.url)
         try jobs.execute(script: "BEGIN; LOCK TABLE finished_jobs")
         let answer = Mailbox<Result<EventReplay, StoreError>>()
-        control.events(of: job.id, tenant: "acme", after: begun, limit: 10) { answer.send($0) }
+        store.events.events(of: job.id, tenant: "acme", after: begun, limit: 10) { answer.send($0) }
         try eventually("the job is being read") {
             try isBlocked("reads", at: "finished_jobs", database.url)
         }

@@ -12,7 +12,7 @@ struct AttemptTests {
     init() throws { database = try TestDatabase(template: template) }
 
     private func attempts(_ node: TestNode, _ id: JobID, tenant: String = "acme") throws -> JobAttempts {
-        try wait { node.store.control.attempts(of: id, tenant: tenant, reply: $0) }.get()
+        try wait { node.store.jobs.attempts(of: id, tenant: tenant, reply: $0) }.get()
     }
 
     private func trace(_ attempt: Attempt, transactionCount: Int = 1) -> AttemptTrace {
@@ -48,7 +48,7 @@ struct AttemptTests {
             #expect(attempt.transactions.map(\.fetchStart).first == Int64(attempt.number) * 100)
             #expect(attempt.startedAt == Timestamp(microseconds: 1_000_000 * Int64(attempt.number)))
         }
-        let foreign = wait { node.store.control.attempts(of: accepted.id, tenant: "other", reply: $0) }
+        let foreign = wait { node.store.jobs.attempts(of: accepted.id, tenant: "other", reply: $0) }
         #expect(throws: StoreError.notFound) { try foreign.get() }
     }
 
@@ -58,7 +58,7 @@ struct AttemptTests {
         defer { node.store.stop() }
         let later = try node.submit(newJob(beginAt: Timestamp(microseconds: 4_000_000_000_000_000)))
         #expect(try attempts(node, later.id).attempts.isEmpty)
-        _ = wait { node.store.control.cancel(later.id, tenant: "acme", reply: $0) }
+        _ = wait { node.store.jobCommands.cancel(later.id, tenant: "acme", reply: $0) }
         #expect(try attempts(node, later.id).attempts.isEmpty, "no attempt ended it")
         let accepted = try node.submit(newJob(retryDelay: 600))
         let attempt = try node.attempt()

@@ -42,7 +42,7 @@ struct AwayTests {
             return try connection.execute(Statement("parked", sql)).int64(0, 0) == 2
         }
         // Until then what comes begins at once where there are slots.
-        let health = node.store.control.context.health
+        let health = node.store.hostState.health
         eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
         return jobs
     }
@@ -58,7 +58,8 @@ struct AwayTests {
         if isLimited {
             let patch = try HostPatch(body: JSONView(parsing: Array(#"{"maximum_connections":4}"#.utf8)))
             _ = try wait {
-                node.store.control.changeHost("https://away.example:443", patch, if: { _ in true }, reply: $0)
+                node.store.hostCommands.changeHost(
+                    "https://away.example:443", patch, if: { _ in true }, reply: $0)
             }
             .get().get()
             eventually("it is known") { !node.hosts.isEmpty }
@@ -115,7 +116,7 @@ struct AwayTests {
                 INSERT INTO hosts (origin, unreachable, is_awaited)
                 VALUES ('https://away.example:443', 'could_not_connect', true);
                 """)
-        let health = node.store.control.context.health
+        let health = node.store.hostState.health
         eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
         let free = newJob(host: "free.example.org")
         _ = try node.submit(free)
@@ -171,7 +172,7 @@ struct AwayTests {
             return reason?.code == .connectivity && reason?.nextCheckAt != nil
         }
         #expect(api.store.metrics.hostsUnreachable == 1)
-        let health = api.store.control.context.health
+        let health = api.store.hostState.health
         eventually("nothing piles up that nobody takes") { health.messages.count == 0 }
     }
 

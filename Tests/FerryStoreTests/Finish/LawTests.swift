@@ -48,7 +48,7 @@ struct LawTests {
         configuration.connectionsPerHostMax = nil
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         _ = try wait {
-            api.store.control.putSession(
+            api.store.sessions.putSession(
                 SessionKey(tenant: "acme", name: session), draft, if: .none, reply: $0)
         }.get()
     }

@@ -26,9 +26,7 @@ struct ResultSpoolTests {
     }
 
     private func node(works: Bool = true) throws -> TestNode {
-        try TestNode(server.url(), slots: 130, id: id, works: works) {
-            $0.spool = ResultSpool(directory: directory)
-        }
+        try TestNode(server.url(), slots: 130, id: id, works: works, spool: ResultSpool(directory: directory))
     }
 
     private var file: String { directory + "/uncommitted" }

@@ -64,7 +64,7 @@ struct TroubleTests {
         #expect(isUnavailable(node.submit([newJob(), newJob()])))
         let id = try node.submit(newJob()).id
         try fail("UPDATE", 1, state)
-        #expect(isUnavailable(wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }))
+        #expect(isUnavailable(wait { node.store.jobCommands.suspend(id, tenant: "acme", reply: $0) }))
         #expect(try node.job(id).get().record.state == .queued)
     }
 
@@ -73,10 +73,10 @@ struct TroubleTests {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
         try fail("UPDATE", 3, "40P01")
-        let suspended = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+        let suspended = try wait { node.store.jobCommands.suspend(id, tenant: "acme", reply: $0) }.get()
         #expect(suspended.state == .suspended)
         try fail("UPDATE", 1_000, "40P01")
-        #expect(isUnavailable(wait { node.store.control.resume(id, tenant: "acme", reply: $0) }))
+        #expect(isUnavailable(wait { node.store.jobCommands.resume(id, tenant: "acme", reply: $0) }))
     }
 
     private static let shortages = ["53100", "57014"]
@@ -91,7 +91,7 @@ struct TroubleTests {
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: newJob().request)
         _ = try wait { reply in
-            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()
         try fail("INSERT", 3, state)
         var connection = try Connection(url: database.url)

@@ -110,13 +110,14 @@ struct HostCoordinatorTests {
                 node.hosts.limit(of: scope)?.blockedUntil != nil
             }
         }
-        let host = try wait { second.store.control.host("https://busy.example:443", reply: $0) }.get()
+        let host = try wait { second.store.hostCommands.host("https://busy.example:443", reply: $0) }.get()
         #expect(host.state == .normal && host.scopes.count == 1)
         let kinds = try host.decisions.map { try JSON.parse($0)["kind"]?.string }
         #expect(kinds.contains("backed_off"))
         let patch = try HostPatch(body: JSONView(parsing: Array(#"{"backoff_until":null}"#.utf8)))
         let changed = try wait {
-            second.store.control.changeHost("https://busy.example:443", patch, if: { _ in true }, reply: $0)
+            second.store.hostCommands.changeHost(
+                "https://busy.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
         #expect(changed.backoffUntil == nil)
         for node in nodes {
@@ -238,12 +239,14 @@ struct HostCoordinatorTests {
         try connection.execute(script: fill(10_000))
         let patch = try HostPatch(body: JSONView(parsing: Array(#"{"paused":true}"#.utf8)))
         let changed = try wait {
-            node.store.control.changeHost("https://operator.example:443", patch, if: { _ in true }, reply: $0)
+            node.store.hostCommands.changeHost(
+                "https://operator.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
         #expect(changed.state == .paused)
         try connection.execute(script: fill(11_000))
         let refused = wait {
-            node.store.control.changeHost("https://late.example:443", patch, if: { _ in true }, reply: $0)
+            node.store.hostCommands.changeHost(
+                "https://late.example:443", patch, if: { _ in true }, reply: $0)
         }
         #expect(throws: StoreError.overloaded) { try refused.get() }
     }

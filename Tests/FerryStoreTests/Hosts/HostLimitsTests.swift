@@ -119,7 +119,7 @@ struct HostLimitsTests {
             for isPaused in [true, false] {
                 let patch = try HostPatch(body: JSONView(parsing: Array(#"{"paused":\#(isPaused)}"#.utf8)))
                 let host = try wait {
-                    node.store.control.changeHost(
+                    node.store.hostCommands.changeHost(
                         "https://example.org:443", patch, if: { _ in true }, reply: $0)
                 }.get().get()
                 #expect(host.isPaused == isPaused)

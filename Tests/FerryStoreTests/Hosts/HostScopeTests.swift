@@ -60,9 +60,9 @@ struct HostScopeTests {
         configuration.connectionsPerHostMax = 2
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "few")
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         eventually("the limit is known") {
-            node.store.control.context.sessions.current.share(tenant: "acme", session: "few")
+            node.store.context.sessions.current.share(tenant: "acme", session: "few")
                 .connectionLimit == 2
         }
         try hold("busy/1", on: node, session: "few")
@@ -88,7 +88,7 @@ struct HostScopeTests {
         #expect(try node.attempt().job == calm.id)
         let patch = try HostPatch(body: JSONView(parsing: Array(#"{"backoff_until":null}"#.utf8)))
         _ = try wait {
-            node.store.control.changeHost(Self.origin, patch, if: { _ in true }, reply: $0)
+            node.store.hostCommands.changeHost(Self.origin, patch, if: { _ in true }, reply: $0)
         }.get().get()
         var done: Set<JobID> = []
         while done.count < held.count {
@@ -104,7 +104,7 @@ struct HostScopeTests {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
         func scope(_ secrets: JobSecrets) -> RequestScope {
-            node.store.control.context.scope(
+            node.store.queueState.scope(
                 tenant: "acme", url: "https://shared.example/api/1?x", origin: Self.origin, secrets)
         }
         let plain = scope(JobSecrets())

@@ -29,7 +29,7 @@ struct AcknowledgementTests {
     private func acknowledge(
         _ node: TestNode, _ id: JobID, tenant: String = "acme"
     ) -> Result<JobRecord, StoreError> {
-        wait { node.store.control.acknowledge(id, tenant: tenant, reply: $0) }
+        wait { node.store.jobCommands.acknowledge(id, tenant: tenant, reply: $0) }
     }
 
     /// Runs one check at a time, like the housekeeping of any node. Returns the jobs reminded of or given up,
@@ -51,7 +51,7 @@ struct AcknowledgementTests {
     private func unacknowledged(_ node: TestNode) throws -> [JobID] {
         var query = JobQuery(tenant: "acme")
         query.isUnacknowledged = true
-        return try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
+        return try wait { node.store.jobs.jobs(query, reply: $0) }.get().records.map(\.id)
     }
 
     @Test("a job with acknowledgement is kept past its retention, which restarts when acknowledged")
@@ -86,7 +86,7 @@ struct AcknowledgementTests {
         configuration.retention = 0.01
         let key = SessionKey(tenant: "acme", name: "short")
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         let kept = try finish(node, newJob(session: "short", acknowledgement: rules()))
         let other = try finish(node, newJob(session: "short"))
         // Retention runs at each start.
@@ -190,7 +190,7 @@ struct AcknowledgementTests {
         let answers = Mailbox<Result<JobRecord, StoreError>>()
         for node in nodes {
             for job in jobs {
-                node.store.control.acknowledge(job, tenant: "acme") { answers.send($0) }
+                node.store.jobCommands.acknowledge(job, tenant: "acme") { answers.send($0) }
             }
         }
         var records: [JobRecord] = []
@@ -269,7 +269,7 @@ struct AcknowledgementTests {
         var other = try Connection(url: database.url)
         try other.execute(script: "BEGIN; UPDATE finished_jobs SET revision = revision + 1")
         let answers = Mailbox<Result<JobRecord, StoreError>>()
-        node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
+        node.store.jobCommands.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
             answers.send($0)
         }
         try eventually("the deletion waits for the lock") { try isBlocked("control", database.url) }
@@ -300,13 +300,13 @@ struct AcknowledgementTests {
         #expect(failure(acknowledge(node, plain)) == .acknowledgementNotRequired)
         #expect(failure(acknowledge(node, kept, tenant: "other")) == .notFound)
         // A deleted job needs no acknowledgement.
-        _ = try wait { node.store.control.delete(kept, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.delete(kept, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [])
         #expect(failure(acknowledge(node, kept)) == .notFound)
         var connection = try Connection(url: database.url)
         let held = Statement("held", "SELECT count(*) FROM unacknowledged_jobs")
         #expect(try connection.execute(held).int64(0, 0) == 0, "nothing is left of its hold")
-        _ = try wait { node.store.control.cancel(waiting.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(waiting.id, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [waiting.id], "cancelled jobs wait as well")
     }
 

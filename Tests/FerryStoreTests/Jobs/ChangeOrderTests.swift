@@ -20,7 +20,7 @@ struct ChangeOrderTests {
         _ id: JobID, revision: Int32,
         _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest
     ) -> Result<Result<JobRecord, InvalidFields>, StoreError> {
-        wait { node.store.control.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
+        wait { node.store.jobCommands.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
     }
 
     @Test("a body that is invalid for a job, the windows or a host is refused before the revision check")
@@ -38,7 +38,7 @@ struct ChangeOrderTests {
             return
         }
         let windows: Result<Result<OffPeakWindows, InvalidFields>, StoreError> = wait {
-            node.store.control.changeWindows(
+            node.store.windows.changeWindows(
                 if: { _ in false }, { _ throws(InvalidFields) in throw Self.invalid }, reply: $0)
         }
         guard case .success(.failure) = windows else {
@@ -49,7 +49,7 @@ struct ChangeOrderTests {
         patch.connectionsMax = 2
         let host: Result<Result<HostRecord, InvalidFields>, StoreError> = wait {
             [patch] in
-            node.store.control.changeHost("https://a.example:443", patch, if: { _ in false }, reply: $0)
+            node.store.hostCommands.changeHost("https://a.example:443", patch, if: { _ in false }, reply: $0)
         }
         guard case .success(.failure) = host else {
             Issue.record("\(host)")
@@ -62,15 +62,15 @@ struct ChangeOrderTests {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
         let resumed: Result<JobRecord, StoreError> = wait {
-            node.store.control.resume(id, tenant: "acme", revision: 9, reply: $0)
+            node.store.jobCommands.resume(id, tenant: "acme", revision: 9, reply: $0)
         }
         #expect(resumed == .failure(.invalidState(.queued)))
         let deleted: Result<JobRecord, StoreError> = wait {
-            node.store.control.delete(id, tenant: "acme", revision: 9, reply: $0)
+            node.store.jobCommands.delete(id, tenant: "acme", revision: 9, reply: $0)
         }
         #expect(deleted == .failure(.invalidState(.queued)))
         let suspended: Result<JobRecord, StoreError> = wait {
-            node.store.control.suspend(id, tenant: "acme", revision: 9, reply: $0)
+            node.store.jobCommands.suspend(id, tenant: "acme", revision: 9, reply: $0)
         }
         #expect(suspended == .failure(.stale(revision: 1)))
     }

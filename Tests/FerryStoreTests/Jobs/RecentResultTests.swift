@@ -24,7 +24,7 @@ struct RecentResultTests {
 
     /// Returns what the node keeps of a job. At time 0 no entry is too old, however slow the test is.
     private func recent(_ id: JobID, on node: TestNode, tenant: String = "acme") -> JobRecord? {
-        node.store.context.recentResults.record(of: id, tenant: tenant, at: 0)
+        node.store.recentResults.record(of: id, tenant: tenant, at: 0)
     }
 
     private func shown(_ record: JobRecord) -> String {
@@ -48,7 +48,7 @@ struct RecentResultTests {
             let record = try #require(recent(id, on: node))
             #expect(shown(record) == shown(try node.job(id).get().record))
             #expect(recent(id, on: node, tenant: "other") == nil)
-            let read = try wait { node.store.control.job(id, tenant: "acme", reply: $0) }.get()
+            let read = try wait { node.store.jobs.job(id, tenant: "acme", reply: $0) }.get()
             #expect(shown(read) == shown(record))
         }
     }
@@ -80,11 +80,11 @@ struct RecentResultTests {
     func deletion() throws {
         let (node, other) = (try TestNode(database.url), try TestNode(database.url, isWorker: false))
         defer { [node, other].forEach { $0.store.stop() } }
-        eventually("the node hears of deletions") { node.store.control.hearsOfDeletions }
+        eventually("the node hears of deletions") { node.store.jobs.hearsOfDeletions }
         for deleting in [node, other] {
             let id = try finish(newJob(), on: node)
             #expect(recent(id, on: node) != nil)
-            _ = try wait { deleting.store.control.delete(id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { deleting.store.jobCommands.delete(id, tenant: "acme", reply: $0) }.get()
             eventually("the deletion is known") { recent(id, on: node) == nil }
         }
     }

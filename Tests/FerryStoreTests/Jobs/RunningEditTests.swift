@@ -16,7 +16,7 @@ struct RunningEditTests {
         _ id: JobID, on node: TestNode, _ url: String
     ) throws -> Result<JobRecord, InvalidFields> {
         try wait { reply in
-            node.store.control.edit(
+            node.store.jobCommands.edit(
                 id, tenant: "acme",
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -70,8 +70,8 @@ struct RunningEditTests {
             try eventually("it waits") { try node.job(id).get().record.waitingFor == .retry }
         }
         func nextAttempt() throws -> Attempt {
-            _ = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
-            _ = try wait { node.store.control.resume(id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.suspend(id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.resume(id, tenant: "acme", reply: $0) }.get()
             return try node.attempt()
         }
         try redirect(try node.attempt(), retryAfter: 600)

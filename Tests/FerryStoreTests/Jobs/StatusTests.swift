@@ -31,9 +31,9 @@ struct StatusTests {
         let id = try node.submit(newJob(timeoutForResource: 864_000)).id
         try change("UPDATE jobs SET created_at = now() - interval '3 days'")
         #expect(try #require(try age()) >= 3 * Self.day)
-        _ = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(id, tenant: "acme", reply: $0) }.get()
         #expect(try age() == nil)
-        _ = try wait { node.store.control.resume(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.resume(id, tenant: "acme", reply: $0) }.get()
         #expect(try #require(try age()) < Self.day)
     }
 
@@ -42,7 +42,10 @@ struct StatusTests {
         defer { node.store.stop() }
         _ = try node.submit((0..<450).map { newJob(session: "s\($0)") }).get()
         try change(
-            "UPDATE jobs SET created_at = now() - interval '2 days' WHERE queue = (SELECT max(queue) FROM jobs)"
+            """
+            UPDATE jobs SET created_at = now() - interval '2 days'
+            WHERE queue = (SELECT max(queue) FROM jobs)
+            """
         )
         var seen: [Bool] = []
         for _ in 0..<5 { seen.append(try #require(try age()) > Self.day) }

@@ -16,11 +16,11 @@ struct SuspendTests {
     private func suspend(_ id: JobID, on node: TestNode, revision: Int32? = nil) -> Result<
         JobRecord, StoreError
     > {
-        wait { node.store.control.suspend(id, tenant: "acme", revision: revision, reply: $0) }
+        wait { node.store.jobCommands.suspend(id, tenant: "acme", revision: revision, reply: $0) }
     }
 
     private func resume(_ id: JobID, on node: TestNode) -> Result<JobRecord, StoreError> {
-        wait { node.store.control.resume(id, tenant: "acme", reply: $0) }
+        wait { node.store.jobCommands.resume(id, tenant: "acme", reply: $0) }
     }
 
     private func state(_ error: Result<JobRecord, StoreError>) -> JobState? {
@@ -138,7 +138,7 @@ struct SuspendTests {
         #expect(try resume(dependent.id, on: node).get().waitingFor == .dependency)
         let deferred = try resume(discretionary.id, on: node).get()
         #expect(deferred.waitingFor == .discretionary && deferred.nextAttemptAt != nil)
-        _ = try wait { node.store.control.cancel(dependency.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(dependency.id, tenant: "acme", reply: $0) }.get()
         for job in [dependent, doomed] {
             try eventually("it fails with its dependency, suspended or not") {
                 try node.job(job.id).get().record.state == .failed
@@ -245,10 +245,10 @@ struct SuspendTests {
             _ = try suspend(job.id, on: node).get()
             node.store.dispatcher.record(result(attempt, .suspended, leavesBytes: leavesBytes))
             try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
-            let fates = { try wait { node.store.control.removableFiles(of: [job.id], reply: $0) }.get() }
+            let fates = { try wait { node.store.jobs.removableFiles(of: [job.id], reply: $0) }.get() }
             #expect(try fates() == [job.id: false])
             let record = try wait {
-                node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
+                node.store.jobCommands.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
             }.get()
             #expect(record.state == .cancelled)
             #expect(record.resumeData == (leavesBytes ? "sealed \(job.id)" : nil))
@@ -257,7 +257,7 @@ struct SuspendTests {
             #expect(try fates() == [job.id: !leavesBytes])
         }
         let unknown: JobID = TestNode.identifiers.make()
-        #expect(try wait { node.store.control.removableFiles(of: [unknown], reply: $0) }.get() == [:])
+        #expect(try wait { node.store.jobs.removableFiles(of: [unknown], reply: $0) }.get() == [:])
     }
 
     @Test("bytes are kept for a cancellation with `keepsBytes` that the failing attempt did not get")
@@ -269,7 +269,7 @@ struct SuspendTests {
             _ = try node.submit(job)
             let attempt = try node.attempt()
             _ = try wait {
-                node.store.control.cancel(job.id, tenant: "acme", keepsBytes: keepsBytes, reply: $0)
+                node.store.jobCommands.cancel(job.id, tenant: "acme", keepsBytes: keepsBytes, reply: $0)
             }.get()
             // The attempt has failed already: the node that claims the job next ends it.
             node.store.dispatcher.record(result(attempt, failure(), leavesBytes: true))
@@ -310,12 +310,12 @@ struct SuspendTests {
             // An attempt without a trace has not begun: the bytes of the one before are still there.
             #expect(try shown() == kept)
             let query = JobQuery(tenant: "acme", limit: 10)
-            let listed = try wait { node.store.control.jobs(query, reply: $0) }.get().records
+            let listed = try wait { node.store.jobs.jobs(query, reply: $0) }.get().records
             #expect(listed.map(\.partialDownload) == [kept])
             if left == nil || attempt.number == 1 { _ = try resume(job.id, on: node).get() }
         }
         let ended = try wait {
-            node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
+            node.store.jobCommands.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
         }.get()
         #expect(ended.partialDownload == kept)
         #expect(try shown() == kept)
@@ -325,7 +325,8 @@ struct SuspendTests {
         _ = try suspend(dropped.id, on: node).get()
         node.store.dispatcher.record(result(attempt, .suspended, partial: kept))
         try eventually("it is suspended") { try node.job(dropped.id).get().record.state == .suspended }
-        let cancelled = try wait { node.store.control.cancel(dropped.id, tenant: "acme", reply: $0) }.get()
+        let cancelled = try wait { node.store.jobCommands.cancel(dropped.id, tenant: "acme", reply: $0) }
+            .get()
         #expect(cancelled.partialDownload == nil && cancelled.resumeData == nil)
         #expect(try node.job(dropped.id).get().record.partialDownload == nil)
     }
@@ -401,7 +402,7 @@ struct SuspendTests {
         node.store.dispatcher.resumed(attempt, at: 78)
         try node.waitForDeliveries(2)
         let deliveries = try wait {
-            node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
+            node.store.deliveryQueries.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
         }.get().records.sorted { $0.sequence < $1.sequence }
         #expect(deliveries.map(\.type) == ["job.resumed_at_offset", "job.succeeded"])
         #expect(deliveries.map(\.sequence) == [3, 4])

@@ -61,8 +61,8 @@ struct ClusterTests {
         defer { node.store.stop() }
         let job = try node.submit(newJob()).id
         var connection = try Connection(url: database.url)
-        // No heartbeat gets through ("ferryres").
-        try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        // No heartbeat gets through.
+        try connection.execute(script: "SELECT pg_advisory_lock(\(Heartbeat.reclaimLock))")
         // Only now: before, it would hear the other one's silence, for as long as a slow test takes.
         try leaveRunning(other, age: 60, &connection)
         let age = Statement(
@@ -134,14 +134,14 @@ struct ClusterTests {
         let first = try TestNode(database.url) { $0.nodeURL = "http://10.0.0.1:80" }
         let second = try TestNode(database.url) { $0.heartbeatSeconds = 0.1 }
         defer { second.store.stop() }
-        eventually("the address is known") { second.store.control.peers.first?.url == "http://10.0.0.1:80" }
+        eventually("the address is known") { second.store.peers.all.first?.url == "http://10.0.0.1:80" }
         func peer(_ id: NodeID) -> Result<PeerNode, StoreError> {
-            wait { second.store.control.peer(id, reply: $0) }
+            wait { second.store.peers.peer(id, reply: $0) }
         }
         #expect(try peer(first.id).get().url == "http://10.0.0.1:80")
         #expect(try !peer(first.id).get().hasLeft)
         first.store.stop()
-        eventually("it has left") { second.store.control.peers.isEmpty }
+        eventually("it has left") { second.store.peers.all.isEmpty }
         let left = try peer(first.id).get()
         #expect(left.hasLeft && left.url == nil && left.heartbeatAt > Timestamp(microseconds: 0))
         // Housekeeping moves a silent node in the same way, and forgets it much later. One transaction, or
@@ -239,7 +239,7 @@ struct ClusterTests {
         }
         let accepted = try api.submit(newJob())
         let attempt = try worker.attempt()
-        let shown = try wait { api.store.control.cancel(accepted.id, tenant: "acme", reply: $0) }.get()
+        let shown = try wait { api.store.jobCommands.cancel(accepted.id, tenant: "acme", reply: $0) }.get()
         #expect(shown.state == .running)
         #expect(worker.runner.cancelled.wait(milliseconds: 60_000).contains(accepted.id))
         worker.store.dispatcher.record(result(attempt, .cancelled))
@@ -293,7 +293,7 @@ struct ClusterTests {
             answerCount += batch.count
         }
         eventually("everything is finished") {
-            let status = wait { node.store.control.status(reply: $0) }
+            let status = wait { node.store.status.read(reply: $0) }
             guard case .success(let status) = status else { return false }
             return status.running == 0 && status.queued == 0 && status.waiting == 0
         }

@@ -18,12 +18,12 @@ struct LeaseTests {
         try TestNode(database.url, leaseSeconds: 300) { $0.heartbeatSeconds = 0.1 }
     }
 
-    /// From now on no heartbeat gets through ("ferryres"), and it is as if none had for longer than a lease.
+    /// From now on no heartbeat gets through, and it is as if none had for longer than a lease.
     private func endLease(of node: TestNode, _ connection: inout Connection) throws {
-        try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        try connection.execute(script: "SELECT pg_advisory_lock(\(Heartbeat.reclaimLock))")
         // Those before it have been counted.
         try eventually("a heartbeat waits") { try isBlocked("heartbeat", database.url) }
-        node.store.context.lease.confirm(sentAt: .min / 2)
+        node.store.nodeState.lease.confirm(sentAt: .min / 2)
         #expect(!node.store.heartbeat.holdsLease)
     }
 

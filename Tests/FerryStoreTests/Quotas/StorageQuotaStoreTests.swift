@@ -36,7 +36,7 @@ struct StorageQuotaStoreTests {
         #expect(refusal(node, newJob(kind: .upload)) == nil)
         #expect(refusal(node, newJob(tenant: "other", kind: .data)) == nil)
         let delete = { (id: JobID) in
-            wait { node.store.control.delete(id, tenant: "acme", revision: nil, reply: $0) }
+            wait { node.store.jobCommands.delete(id, tenant: "acme", revision: nil, reply: $0) }
         }
         _ = try delete(named.id).get()
         #expect(refusal(node, newJob(kind: .data)) == .storageQuotaExceeded(max: 1_000))

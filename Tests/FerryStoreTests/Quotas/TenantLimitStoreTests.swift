@@ -19,17 +19,17 @@ struct TenantLimitStoreTests {
             }
         }
         defer { for node in nodes { node.store.stop() } }
-        let control = nodes[0].store.control
-        #expect(try wait { control.tenantLimits("acme", reply: $0) }.get() == TenantLimits())
+        let store = nodes[0].store
+        #expect(try wait { store.tenantLimits.tenantLimits("acme", reply: $0) }.get() == TenantLimits())
         let limits = TenantLimits(jobCountMax: 5, requestsPerSecond: 9)
         #expect(try nodes[0].limit("acme", limits) == limits)
         #expect(quotas[0].limits(of: "acme") == limits, "this node knows them at once")
         eventually("every node knows them") {
             quotas.allSatisfy { $0.limits(of: "acme") == limits && $0.limits(of: "other") == nil }
         }
-        #expect(try wait { nodes[1].store.control.tenantLimits("acme", reply: $0) }.get() == limits)
+        #expect(try wait { nodes[1].store.tenantLimits.tenantLimits("acme", reply: $0) }.get() == limits)
         let refused = wait { reply in
-            nodes[1].store.control.replaceTenantLimits(
+            nodes[1].store.tenantLimits.replaceTenantLimits(
                 "acme", TenantLimits(), if: { _ in false }, reply: reply)
         }
         #expect(throws: StoreError.stale(revision: nil)) { try refused.get() }
@@ -43,7 +43,7 @@ extension TestNode {
     @discardableResult
     func limit(_ tenant: String, _ limits: TenantLimits) throws -> TenantLimits {
         try wait { reply in
-            store.control.replaceTenantLimits(tenant, limits, if: { _ in true }, reply: reply)
+            store.tenantLimits.replaceTenantLimits(tenant, limits, if: { _ in true }, reply: reply)
         }.get()
     }
 }

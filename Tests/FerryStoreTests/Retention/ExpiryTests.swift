@@ -25,7 +25,7 @@ struct ExpiryTests {
         let left = Statement("left", "SELECT count(*) FROM jobs")
         let reaperDatabase = node.store.heartbeat.makeConnection()
         let reaper = Reaper(
-            node.store.control.context, node.store.heartbeat.deliveryReclaimer, wakeDispatcher: {})
+            node.store.context, node.store.signals, node.store.heartbeat.deliveryReclaimer)
         var counts: [Int64] = []
         var isAll = false
         while !isAll, counts.count < 9 {
@@ -49,7 +49,7 @@ struct ExpiryTests {
         eventually("the job has failed") { (try? node.job(given).get().record.state) == .failed }
         let set = try node.submit(newJob(beginAt: now + 3_600)).id
         _ = try wait { reply in
-            node.store.control.edit(
+            node.store.jobCommands.edit(
                 set, tenant: "acme", revision: nil,
                 { draft throws(InvalidFields) in
                     var draft = draft
@@ -80,7 +80,7 @@ struct ExpiryTests {
                 """)
         let reaperDatabase = node.store.heartbeat.makeConnection()
         let reaper = Reaper(
-            node.store.control.context, node.store.heartbeat.deliveryReclaimer, wakeDispatcher: {})
+            node.store.context, node.store.signals, node.store.heartbeat.deliveryReclaimer)
         #expect(throws: PostgresError.self) { _ = try reaper.expireAndSweep(reaperDatabase, until: .max) }
         let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a connection%'")
         #expect(try connection.execute(left).int64(0, 0) == 0)

@@ -245,7 +245,7 @@ struct FinishedJobRetentionTests {
         configuration.retention = 0.01
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "short")
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         // Retention runs at the next start.
         node.store.stop()
         let next = try TestNode(database.url)
@@ -255,7 +255,7 @@ struct FinishedJobRetentionTests {
         }
         #expect(try next.job(other).get().record.state == .succeeded)
         #expect(try next.job(standard).get().record.state == .succeeded)
-        let known = try wait { next.store.control.known([short, other, standard], reply: $0) }.get()
+        let known = try wait { next.store.jobs.known([short, other, standard], reply: $0) }.get()
         #expect(known == [other, standard])
     }
 
@@ -366,10 +366,10 @@ struct FinishedJobRetentionTests {
         let key = SessionKey(tenant: "acme", name: "busy")
         let draft = SessionDraft(
             configuration: SessionConfiguration(), secrets: JobSecrets(), sealedSecrets: nil)
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
         let job = try node.submit(newJob(session: "busy", beginAt: later)).id
-        _ = try wait { node.store.control.invalidateSession(key, .cancel, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.invalidateSession(key, .cancel, if: .none, reply: $0) }.get()
         try eventually("the job is cancelled") { try node.job(job).get().record.state == .cancelled }
     }
 

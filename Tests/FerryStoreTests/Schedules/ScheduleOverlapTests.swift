@@ -28,15 +28,16 @@ struct ScheduleOverlapTests {
 
     /// Runs a schedule transaction like a node, in a transaction that the caller has begun.
     private func run(_ connection: inout Connection) throws -> Counts {
-        let context = StoreContext(
+        let insertion = JobInsertion(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: WorkerSlots(capacity: 0), clock: DatabaseClock(),
                 logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
                 sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        try context.readSessions(&connection)
-        let run = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
+        try insertion.sessionLoader.readSessions(&connection)
+        let run = ScheduleTransaction(
+            insertion: insertion, countMax: 10, now: insertion.context.clock.now())
         var due: [ScheduleID] = []
         var admitted = AdmittedJobs()
         let outcome = try run.commit(&connection, dueIDs: &due, admitted: &admitted)

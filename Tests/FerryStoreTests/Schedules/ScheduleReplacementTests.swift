@@ -27,7 +27,7 @@ struct ScheduleReplacementTests {
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: newJob().request)
         return try wait { reply in
-            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()
     }
 
@@ -37,7 +37,7 @@ struct ScheduleReplacementTests {
     ) throws -> ScheduleRecord {
         let job = newJob(host: "new.example").request
         let replaced: ScheduleRecord = try wait { reply in
-            node.store.control.changeSchedule(
+            node.store.scheduleCommands.changeSchedule(
                 id, tenant: "acme", revision: nil, job: job,
                 { spec in
                     var spec = spec

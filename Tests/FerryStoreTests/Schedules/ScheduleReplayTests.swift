@@ -25,31 +25,31 @@ struct ScheduleReplayTests {
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
             job: newJob().request)
-        return try wait { node.store.control.createSchedule(schedule, key, reply: $0) }.get()
+        return try wait { node.store.scheduleCommands.createSchedule(schedule, key, reply: $0) }.get()
     }
 
     private func created(with key: Submission.Idempotency) -> Result<ScheduleRecord, StoreError> {
-        wait { node.store.control.schedule(createdWith: key, reply: $0) }
+        wait { node.store.scheduleCommands.schedule(createdWith: key, reply: $0) }
     }
 
     private func run(
         _ id: ScheduleID, _ key: Submission.Idempotency
     ) -> Result<Created<JobRecord>, StoreError> {
         wait {
-            node.store.control.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
+            node.store.scheduleCommands.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
         }
     }
 
     private func delete(_ id: ScheduleID) throws {
         let removed: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0)
         }
         try removed.get()
     }
 
     private func deleteJob(_ id: JobID) throws {
-        _ = try wait { node.store.control.cancel(id, tenant: "acme", reply: $0) }.get()
-        _ = try wait { node.store.control.delete(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.delete(id, tenant: "acme", reply: $0) }.get()
     }
 
     @Test("a repeated creation gets the first reply, also after the schedule was deleted")
@@ -67,7 +67,7 @@ struct ScheduleReplayTests {
         #expect(late.isReplay && late.record.id == first.id && late.record.createdAt == first.createdAt)
         #expect(late.record.nextScheduledAt == first.nextScheduledAt && late.record.revision == 1)
         let gone: Result<ScheduleRecord, StoreError> = wait {
-            node.store.control.schedule(first.id, tenant: "acme", reply: $0)
+            node.store.scheduleCommands.schedule(first.id, tenant: "acme", reply: $0)
         }
         #expect(gone.failure == .notFound)
     }

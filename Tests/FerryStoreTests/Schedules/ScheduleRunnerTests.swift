@@ -30,8 +30,10 @@ struct ScheduleRunnerTests {
         let held = try TestNode(database.url)
         defer { held.store.stop() }
         let often = try schedule(interval: 0.01)
-        _ = try wait { reply in held.store.control.createSchedule(often, nil) { reply($0.map(\.record)) } }
-            .get()
+        _ = try wait { reply in
+            held.store.scheduleCommands.createSchedule(often, nil) { reply($0.map(\.record)) }
+        }
+        .get()
         held.store.schedules.wake()
         // Its thread has had several turns by then.
         _ = try held.attempts(3)
@@ -62,12 +64,14 @@ struct ScheduleRunnerTests {
     func admission() throws {
         let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         let schedule = try schedule(interval: 3_600)
-        _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
+        _ = try wait { reply in
+            store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
         let run = { (key: Submission.Idempotency?) in
             wait {
-                control.runSchedule(
+                store.scheduleCommands.runSchedule(
                     schedule.id, tenant: "acme", key, traceparent: newTraceparent(), reply: $0)
             }
         }
@@ -85,7 +89,7 @@ struct ScheduleRunnerTests {
             script: "UPDATE schedules SET next_scheduled_at = now(), next_run_at = now()")
         node.store.schedules.wake()
         let read = {
-            try wait { control.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
+            try wait { store.scheduleCommands.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
         }
         try eventually("the occurrence was skipped or run") { try read().skipped + read().runs > 1 }
         let counts = try read()
@@ -97,14 +101,15 @@ struct ScheduleRunnerTests {
 
     /// The transaction of a node without running jobs, which may start jobs in half of `slots`.
     private func transaction(slots: Int) -> DiscretionaryTransaction {
-        let context = StoreContext(
+        let insertion = JobInsertion(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: WorkerSlots(capacity: slots), clock: DatabaseClock(),
                 logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
                 sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        return DiscretionaryTransaction(context: context, now: context.clock.now())
+        return DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
     }
 
     private func connect() throws -> Connection {
@@ -191,20 +196,22 @@ struct ScheduleRunnerTests {
         let jobs = (0..<6).map { _ in discretionaryJob() }
         _ = try api.submit(jobs).get()
         let slots = WorkerSlots(capacity: 4)
-        let context = StoreContext(
+        let insertion = JobInsertion(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
                 seal: .inverted, openSecrets: { _ in nil }, sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        let transaction = DiscretionaryTransaction(context: context, now: context.clock.now())
+        let transaction = DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
         #expect(slots.reserve(upTo: 4) == 4)
         var options = ConnectionOptions()
         options.settings = [.init("ferry.shard", "test")]
         var connection = try Connection(url: database.url, options: options)
         #expect(try transaction.commit(&connection, OffPeakWindows()) == 2)
         #expect(try countedStates(database.url) == ["queued": 2, "waiting": 4])
-        let full = DiscretionaryTransaction(context: context, now: context.clock.now())
+        let full = DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
         #expect(try full.commit(&connection, OffPeakWindows()) == 0)
     }
 }

@@ -33,14 +33,14 @@ final class ScheduleTests {
     private func create(_ schedule: NewSchedule, key: Submission.Idempotency? = nil) throws -> ScheduleRecord
     {
         let record: ScheduleRecord = try wait { reply in
-            node.store.control.createSchedule(schedule, key) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, key) { reply($0.map(\.record)) }
         }.get()
         node.store.schedules.wake()
         return record
     }
 
     private func read(_ id: ScheduleID) throws -> ScheduleRecord {
-        try wait { node.store.control.schedule(id, tenant: "acme", reply: $0) }.get()
+        try wait { node.store.scheduleCommands.schedule(id, tenant: "acme", reply: $0) }.get()
     }
 
     /// Moves the schedule into the past by `seconds`.
@@ -69,7 +69,7 @@ final class ScheduleTests {
     private func jobs(of id: ScheduleID) throws -> [JobRecord] {
         var query = JobQuery(tenant: "acme", limit: 500)
         query.schedule = id
-        return try wait { node.store.control.jobs(query, reply: $0) }.get().records
+        return try wait { node.store.jobs.jobs(query, reply: $0) }.get().records
     }
 
     private func number(_ sql: String) throws -> Int64 {
@@ -110,7 +110,7 @@ final class ScheduleTests {
         try eventually("it has run") { try jobs(of: made.id).count == 1 }
         let job = try #require(try jobs(of: made.id).first)
         #expect(job.state == .suspended && job.attempt == 0)
-        let resumed = try wait { node.store.control.resume(job.id, tenant: "acme", reply: $0) }.get()
+        let resumed = try wait { node.store.jobCommands.resume(job.id, tenant: "acme", reply: $0) }.get()
         #expect([.queued, .running].contains(resumed.state))
         #expect(try node.attempt().job == job.id)
     }
@@ -128,7 +128,7 @@ final class ScheduleTests {
         for id in ids {
             eventually("it is deleted") {
                 switch wait({
-                    node.store.control.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0)
+                    node.store.scheduleCommands.deleteSchedule(id, tenant: "acme", revision: nil, reply: $0)
                 }) {
                 case .success, .failure(.notFound): true
                 case .failure: false
@@ -225,7 +225,7 @@ final class ScheduleTests {
     func changes() throws {
         let made = try create(schedule(interval: 100))
         let paused: ScheduleRecord = try wait { reply in
-            node.store.control.changeSchedule(
+            node.store.scheduleCommands.changeSchedule(
                 made.id, tenant: "acme", revision: 1, job: nil,
                 { spec in
                     var spec = spec
@@ -235,19 +235,19 @@ final class ScheduleTests {
         }.get()
         #expect(paused.revision == 2 && paused.nextRunAt == nil && !paused.spec.isEnabled)
         let stale: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(made.id, tenant: "acme", revision: 1, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(made.id, tenant: "acme", revision: 1, reply: $0)
         }
         #expect(stale.failure == .stale(revision: 2))
         let foreign: Result<ScheduleRecord, StoreError> = wait {
-            node.store.control.schedule(made.id, tenant: "other", reply: $0)
+            node.store.scheduleCommands.schedule(made.id, tenant: "other", reply: $0)
         }
         #expect(foreign.failure == .notFound)
         let removed: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(made.id, tenant: "acme", revision: 2, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(made.id, tenant: "acme", revision: 2, reply: $0)
         }
         #expect(removed.failure == nil)
         let gone: Result<ScheduleRecord, StoreError> = wait {
-            node.store.control.schedule(made.id, tenant: "acme", reply: $0)
+            node.store.scheduleCommands.schedule(made.id, tenant: "acme", reply: $0)
         }
         #expect(gone.failure == .notFound)
     }
@@ -261,12 +261,12 @@ final class ScheduleTests {
         #expect(try create(schedule(interval: 100), key: key(1)).id == first.id)
         let other: Result<ScheduleRecord, StoreError> = wait { reply in
             guard let schedule = try? schedule(interval: 5) else { return }
-            node.store.control.createSchedule(schedule, key(2)) { reply($0.map(\.record)) }
+            node.store.scheduleCommands.createSchedule(schedule, key(2)) { reply($0.map(\.record)) }
         }
         #expect(other.failure == .idempotencyKeyReused)
         let run = { [node] () throws -> (JobID, Bool) in
             let accepted = try wait { reply in
-                node.store.control.runSchedule(
+                node.store.scheduleCommands.runSchedule(
                     first.id, tenant: "acme",
                     .init(tenant: "acme", route: "run", key: "r", fingerprint: [1]), traceparent: "t",
                     reply: reply)
@@ -313,19 +313,19 @@ final class ScheduleTests {
                     '"end_at":"0000-12-31T23:00:00.000000Z"') WHERE id = '\(uuid(ids[1]))'
                 """)
         let page: [ScheduleRecord] = try wait {
-            node.store.control.schedules(tenant: "acme", before: nil, limit: 2, reply: $0)
+            node.store.scheduleCommands.schedules(tenant: "acme", before: nil, limit: 2, reply: $0)
         }.get()
         #expect(page.map(\.id) == [ids[2], ids[0]])
         let stale: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(ids[1], tenant: "acme", revision: 7, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(ids[1], tenant: "acme", revision: 7, reply: $0)
         }
         #expect(stale.failure == .stale(revision: 1))
         let foreign: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(ids[1], tenant: "other", revision: nil, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(ids[1], tenant: "other", revision: nil, reply: $0)
         }
         #expect(foreign.failure == .notFound)
         let removed: Result<Void, StoreError> = wait {
-            node.store.control.deleteSchedule(ids[1], tenant: "acme", revision: 1, reply: $0)
+            node.store.scheduleCommands.deleteSchedule(ids[1], tenant: "acme", revision: 1, reply: $0)
         }
         #expect(removed.failure == nil)
         #expect(try number("SELECT count(*) FROM schedules") == 2)

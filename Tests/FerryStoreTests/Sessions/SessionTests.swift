@@ -23,17 +23,17 @@ struct SessionTests {
     private func put(
         _ node: TestNode, _ draft: SessionDraft, if condition: SessionCondition = .none
     ) -> Result<SessionPut, StoreError> {
-        wait { node.store.control.putSession(key, draft, if: condition, reply: $0) }
+        wait { node.store.sessions.putSession(key, draft, if: condition, reply: $0) }
     }
 
     private func invalidate(
         _ node: TestNode, _ mode: SessionInvalidation, _ key: SessionKey? = nil
     ) -> Result<SessionOverview, StoreError> {
-        wait { node.store.control.invalidateSession(key ?? self.key, mode, if: .none, reply: $0) }
+        wait { node.store.sessions.invalidateSession(key ?? self.key, mode, if: .none, reply: $0) }
     }
 
     private func overview(_ node: TestNode) -> Result<SessionOverview, StoreError> {
-        wait { node.store.control.session(key, reply: $0) }
+        wait { node.store.sessions.session(key, reply: $0) }
     }
 
     private func submit(
@@ -60,7 +60,7 @@ struct SessionTests {
         else { throw Unexpected() }
         #expect(changed.revision == 2 && changed.record?.configuration.weight == 2)
         #expect(try overview(node).get().record?.configuration.weight == 2)
-        #expect(node.store.control.sessionCache.current.record("acme", "s")?.revision == 2)
+        #expect(node.store.sessions.sessionCache.current.record("acme", "s")?.revision == 2)
     }
 
     @Test("a configuration in another order is no change, with If-Match or without")
@@ -98,7 +98,7 @@ struct SessionTests {
         guard case .created = try put(node, draft("a")).get() else { throw Unexpected() }
         guard case .unchanged = try put(node, draft("a")).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("b")).get() else { throw Unexpected() }
-        #expect(node.store.control.sessionCache.current.record("acme", "s")?.secrets.webhookSecret == "a")
+        #expect(node.store.sessions.sessionCache.current.record("acme", "s")?.secrets.webhookSecret == "a")
         // Equal strings in Swift, but different bytes.
         guard case .changed = try put(node, draft("\u{E9}"), if: .exists).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("e\u{301}")).get() else { throw Unexpected() }
@@ -111,7 +111,7 @@ struct SessionTests {
             first.store.stop()
             second.store.stop()
         }
-        let cache = second.store.control.sessionCache
+        let cache = second.store.sessions.sessionCache
         for round in 0..<5 {
             let known = cache.current.epoch
             let condition: SessionCondition = round == 0 ? .none : .revision(Int32(round))
@@ -135,13 +135,13 @@ struct SessionTests {
         defer { node.store.stop() }
         _ = try put(node, draft { $0.weight = 2 }).get()
         _ = try put(node, draft { $0.weight = 3 }, if: .revision(1)).get()
-        let known = node.store.control.sessionCache.current.epoch
+        let known = node.store.sessions.sessionCache.current.epoch
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: "DELETE FROM session_configurations; UPDATE session_epoch SET epoch = 0, removal = 0")
         _ = try submit(node, [newJob(session: "s")], epoch: nil).get()
-        #expect(node.store.control.sessionCache.current.epoch == 0)
-        #expect(node.store.control.sessionCache.current.records.isEmpty)
+        #expect(node.store.sessions.sessionCache.current.epoch == 0)
+        #expect(node.store.sessions.sessionCache.current.records.isEmpty)
         #expect(submit(node, [newJob(session: "s")], epoch: known).failure == .sessionsChanged)
         guard case .created = try put(node, draft()).get() else { throw Unexpected() }
     }
@@ -160,7 +160,7 @@ struct SessionTests {
                 }
             }
             _ = wait { reply in
-                nodes[round % 2].store.control.putSession(name, draft(), if: .none, reply: reply)
+                nodes[round % 2].store.sessions.putSession(name, draft(), if: .none, reply: reply)
             }
             _ = try invalidate(nodes[1 - round % 2], .cancel, name).get()
             for answer in answers {
@@ -187,7 +187,7 @@ struct SessionTests {
         try eventually("every session ends") {
             for round in 0..<20 {
                 let key = SessionKey(tenant: "acme", name: "race\(round)")
-                let overview = try wait { nodes[0].store.control.session(key, reply: $0) }.get()
+                let overview = try wait { nodes[0].store.sessions.session(key, reply: $0) }.get()
                 if overview.record?.endedAt == nil { return false }
             }
             return true
@@ -258,7 +258,7 @@ struct SessionTests {
         }
         #expect(put(first, draft()).failure == .sessionInvalidated)
         #expect(
-            wait { first.store.control.deleteSession(key, if: .none, reply: $0) }.failure == .sessionInUse)
+            wait { first.store.sessions.deleteSession(key, if: .none, reply: $0) }.failure == .sessionInUse)
         // The last job ends, then the session.
         var begun: (node: TestNode, attempt: Attempt)?
         eventually("either node runs it") {
@@ -269,7 +269,7 @@ struct SessionTests {
         runner.end(attempt, success)
         try eventually("the session ends") { try overview(first).get().record?.endedAt != nil }
         #expect(try invalidate(first, .cancel).get().record?.invalidation == .finish, "it is over")
-        _ = try wait { first.store.control.deleteSession(key, if: .none, reply: $0) }.get()
+        _ = try wait { first.store.sessions.deleteSession(key, if: .none, reply: $0) }.get()
         // Both nodes may use the name again.
         _ = try submit(second, [newJob(session: "s")], epoch: nil).get()
         _ = try submit(first, [newJob(session: "s")], epoch: nil).get()
@@ -313,16 +313,16 @@ struct SessionTests {
         defer { node.store.stop() }
         for name in ["b", "z"] {
             let key = SessionKey(tenant: "acme", name: name)
-            _ = try wait { node.store.control.putSession(key, draft(), if: .none, reply: $0) }.get()
+            _ = try wait { node.store.sessions.putSession(key, draft(), if: .none, reply: $0) }.get()
         }
         _ = try wait {
-            node.store.control.putSession(
+            node.store.sessions.putSession(
                 SessionKey(tenant: "other", name: "hidden"), draft(), if: .none, reply: $0)
         }.get()
         var names: [String] = []
         while true {
             let page = try wait {
-                node.store.control.sessions(tenant: "acme", after: names.last, limit: 2, reply: $0)
+                node.store.sessions.sessions(tenant: "acme", after: names.last, limit: 2, reply: $0)
             }.get()
             names += page.map(\.key.name)
             if page.count < 2 { break }

@@ -149,9 +149,9 @@ struct AdmissionTests {
         try eventually("both are counted") {
             try wait { node.store.tenantCounts.tenants(reply: $0) }.get().map(\.tenant) == ["acme", "other"]
         }
-        let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
+        let jobs = try wait { node.store.jobs.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
         for job in jobs.prefix(4) {
-            _ = try wait { node.store.control.cancel(job.id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.cancel(job.id, tenant: "acme", reply: $0) }.get()
         }
         eventually("there is room again") { (try? node.submit([newJob()]).get()) != nil }
     }
@@ -197,8 +197,8 @@ struct AdmissionTests {
             #expect(accepted == 5)
             #expect(try countedStates(database.url) == ["queued": 5])
             #expect(node.store.submissions.waitingCount == 0)
-            let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
-            _ = try wait { node.store.control.cancel(jobs[0].id, tenant: "acme", reply: $0) }.get()
+            let jobs = try wait { node.store.jobs.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
+            _ = try wait { node.store.jobCommands.cancel(jobs[0].id, tenant: "acme", reply: $0) }.get()
             eventually("there is room for one") { (try? node.submit([newJob()]).get()) != nil }
             #expect((try? node.submit([newJob()]).get()) == nil)
         }
@@ -213,7 +213,7 @@ struct AdmissionTests {
         for _ in 0..<20 {
             let job = newJob()
             _ = try node.submit([job]).get()
-            _ = try wait { node.store.control.cancel(job.id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.cancel(job.id, tenant: "acme", reply: $0) }.get()
         }
         #expect(node.store.metrics.surplusJobs == 0)
     }

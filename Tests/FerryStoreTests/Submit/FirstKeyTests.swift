@@ -21,7 +21,7 @@ struct FirstKeyTests {
     }
 
     private func hashes(_ node: TestNode) throws -> [[UInt8]] {
-        let keys: Result<[APIKey], StoreError> = wait { node.store.control.keys(reply: $0) }
+        let keys: Result<[APIKey], StoreError> = wait { node.store.keys.keys(reply: $0) }
         return try keys.get().map(\.hash)
     }
 
@@ -31,7 +31,7 @@ struct FirstKeyTests {
         defer { node.store.stop() }
         let url = database.url
         let lost: Result<Void, StoreError> = wait { reply in
-            node.store.control.createFirstKey(
+            node.store.keys.createFirstKey(
                 key(1),
                 show: {
                     // As a process that is killed here: its session ends before the commit.
@@ -47,7 +47,7 @@ struct FirstKeyTests {
         #expect(try hashes(node).isEmpty)
         let shown = Signal<Void>()
         let again: Result<Void, StoreError> = wait { reply in
-            node.store.control.createFirstKey(key(2), show: { shown.fire(()) }, reply: reply)
+            node.store.keys.createFirstKey(key(2), show: { shown.fire(()) }, reply: reply)
         }
         try again.get()
         #expect(shown.wait().count == 1)
@@ -61,7 +61,7 @@ struct FirstKeyTests {
         let shown = Signal<UInt8>()
         let ended = Signal<Bool>()
         for (number, node) in nodes.enumerated() {
-            node.store.control.createFirstKey(
+            node.store.keys.createFirstKey(
                 key(UInt8(number)), show: { shown.fire(UInt8(number)) },
                 reply: { ended.fire((try? $0.get()) != nil) })
         }

@@ -19,7 +19,7 @@ struct SubmissionAwayTests {
         let draft = SessionDraft(
             configuration: SessionConfiguration(), secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "changed")
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         server.stop()
         let answers = Mailbox<String>()
         // The first one waits for the database, and the second one is tried together with it.
@@ -50,12 +50,12 @@ struct SubmissionAwayTests {
         var connection = try Connection(url: database.url, options: options)
         // Its name is taken, so that it cannot be prepared.
         try connection.execute(script: "PREPARE \(Statements.readKeys.name) AS SELECT 1")
-        let context = node.store.control.context
+        let insertion = node.store.insertion
         let submissions = [nil, key("new"), key("known")].map { key in
             Submission(jobs: [newJob()], idempotency: key) { _ in }
         }
-        let batch = SubmissionBatch(submissions, context)
-        let outcome = try batch.commit(&connection, epoch: context.sessions.current.epoch)
+        let batch = SubmissionBatch(submissions, insertion)
+        let outcome = try batch.commit(&connection, epoch: insertion.context.sessions.current.epoch)
         let accepted = outcome.results.map { (try? $0.get().jobs.map(\.id)) ?? [] }
         #expect(accepted == [[submissions[0].jobs[0].id], [submissions[1].jobs[0].id], []])
         guard case .failure(.unavailable) = outcome.results[2] else {

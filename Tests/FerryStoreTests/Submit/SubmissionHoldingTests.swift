@@ -26,10 +26,10 @@ final class SubmissionHoldingTests {
         guard !hasQueuedJobs else { return node }
         // A new node looks for queued jobs first, and holds none before.
         eventually("the node knows that nothing is queued") {
-            node.store.control.context.backlog.count == 0
+            node.store.queueState.backlog.count == 0
         }
         eventually("the node knows that it is alone") {
-            !node.store.control.context.hasPeers.load(ordering: .relaxed)
+            !node.store.nodeState.hasPeers.load(ordering: .relaxed)
         }
         return node
     }
@@ -40,7 +40,7 @@ final class SubmissionHoldingTests {
         return draft
     }
 
-    private func heldCount(_ node: TestNode) -> Int { node.store.control.context.held.count }
+    private func heldCount(_ node: TestNode) -> Int { node.store.queueState.held.count }
 
     private func count(_ condition: String) throws -> Int64 {
         var connection = try Connection(url: database.url)
@@ -166,7 +166,7 @@ final class SubmissionHoldingTests {
         let jobs = (0..<8).map { _ in newJob() }
         _ = try node.submit(jobs).get()
         #expect(heldCount(node) == 6)
-        node.store.control.context.hasPeers.store(true, ordering: .relaxed)
+        node.store.nodeState.hasPeers.store(true, ordering: .relaxed)
         eventually("they are queued") { (try? count("state = 'queued' AND node IS NULL")) == 6 }
         try endAll(jobs.map(\.id), node)
     }
@@ -196,15 +196,16 @@ final class SubmissionHoldingTests {
         defer { node.store.stop() }
         let jobs = (0..<6).map { _ in newJob() }
         _ = try node.submit(jobs).get()
-        let control = node.store.control
-        _ = try wait { control.suspend(jobs[2].id, tenant: "acme", reply: $0) }.get()
+        let store = node.store
+        _ = try wait { store.jobCommands.suspend(jobs[2].id, tenant: "acme", reply: $0) }.get()
         eventually("it is suspended") { (try? node.job(jobs[2].id).get().record.state) == .suspended }
-        _ = try wait { control.cancel(jobs[3].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.cancel(jobs[3].id, tenant: "acme", reply: $0) }.get()
         node.waitUntilFinished(jobs[3].id)
         #expect(try node.job(jobs[3].id).get().record.startedAt == nil)
-        let edited = try wait { control.edit(jobs[4].id, tenant: "acme", Self.asHead, reply: $0) }.get().get()
+        let edited = try wait { store.jobCommands.edit(jobs[4].id, tenant: "acme", Self.asHead, reply: $0) }
+            .get().get()
         #expect(edited.state == .queued && edited.spec?.request.method == "HEAD")
-        _ = try wait { control.resume(jobs[2].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.resume(jobs[2].id, tenant: "acme", reply: $0) }.get()
         try endAll([jobs[0], jobs[1], jobs[2], jobs[4], jobs[5]].map(\.id), node)
         #expect(try count("true") == 0)
         #expect(node.slots.leaseCount == 0 && heldCount(node) == 0)
@@ -218,8 +219,9 @@ final class SubmissionHoldingTests {
         _ = try node.submit(jobs).get()
         let other = try TestNode(database.url, isWorker: false)
         defer { other.store.stop() }
-        let control = other.store.control
-        let edited = try insist { control.edit(jobs[3].id, tenant: "acme", Self.asHead, reply: $0) }.get()
+        let store = other.store
+        let edited = try insist { store.jobCommands.edit(jobs[3].id, tenant: "acme", Self.asHead, reply: $0) }
+            .get()
         #expect(edited.spec?.request.method == "HEAD")
         try endAll(jobs.map(\.id), node)
     }

@@ -93,7 +93,7 @@ final class TestNode: Sendable {
         _ url: String, slots: Int = 4, lentMax: Int = .max, isWorker: Bool = true,
         id: NodeID = TestNode.identifiers.make(),
         leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, works: Bool = true,
-        adjust: (inout StoreConfiguration) -> Void = { _ in }
+        spool: ResultSpool? = nil, adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
         logger.logLevel = .error
@@ -115,7 +115,7 @@ final class TestNode: Sendable {
         configuration.leaseSeconds = leaseSeconds ?? 300
         configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
         adjust(&configuration)
-        store = Store(configuration)
+        store = Store(configuration, spool: spool)
         try store.start(runner: runner, observer: observer, prober: prober)
         if works { store.beginWork() }
     }
@@ -133,10 +133,10 @@ final class TestNode: Sendable {
     }
 
     func job(_ id: JobID, tenant: String = "acme") -> Result<StoredJob, StoreError> {
-        wait { store.control.storedJob(id, tenant: tenant, reply: $0) }
+        wait { store.jobs.storedJob(id, tenant: tenant, reply: $0) }
     }
 
-    func status() throws -> StoreStatus { try wait { store.control.status(reply: $0) }.get() }
+    func status() throws -> StoreStatus { try wait { store.status.read(reply: $0) }.get() }
 
     /// Waits until so many deliveries wait to be sent.
     func waitForDeliveries(_ count: Int64) throws {
@@ -169,7 +169,7 @@ final class TestNode: Sendable {
     /// What an operator says about a host, and every node knows then.
     func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
         let patch = try HostPatch(body: JSONView(parsing: Array(patch.utf8)))
-        let answer = wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }
+        let answer = wait { store.hostCommands.changeHost(origin, patch, if: { _ in true }, reply: $0) }
         let changed = try answer.get().get()
         let isLimited =
             changed.connectionLimit != nil || changed.backoffUntil != nil || changed.isPaused

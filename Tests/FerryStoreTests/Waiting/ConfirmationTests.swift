@@ -34,7 +34,7 @@ struct ConfirmationTests {
         _ id: JobID, revision: Int32? = nil
     ) -> Result<Result<JobRecord, InvalidFields>, StoreError> {
         wait { reply in
-            node.store.control.answer(
+            node.store.questions.answer(
                 id, tenant: "acme", revision: revision, kind: .begin,
                 { draft, question, attempt throws(InvalidFields) in
                     try draft.answered(
@@ -118,8 +118,8 @@ struct ConfirmationTests {
         defer { node.store.stop() }
         let job = confirmed { $0.startsSuspended = true }
         #expect(try node.submit(job).state == .suspended)
-        let control = node.store.control
-        let resumed = try wait { control.resume(job.id, tenant: "acme", reply: $0) }.get()
+        let store = node.store
+        let resumed = try wait { store.jobCommands.resume(job.id, tenant: "acme", reply: $0) }.get()
         #expect(resumed.waitingFor == .confirmation && resumed.revision == 2 && resumed.questionJSON != nil)
         #expect(try answer(job.id).get().get().state == .queued)
         #expect(try eventTypes(of: job.id, 2) == [.jobCreated, .jobWillBegin])
@@ -133,7 +133,7 @@ struct ConfirmationTests {
         _ = try node.submit([dated, plain]).get()
         let edit = { (id: JobID, change: @escaping @Sendable (inout JobSpec) -> Void) throws -> JobRecord in
             try wait { reply in
-                node.store.control.edit(
+                node.store.jobCommands.edit(
                     id, tenant: "acme",
                     { draft throws(InvalidFields) in
                         var draft = draft
@@ -157,15 +157,17 @@ struct ConfirmationTests {
         defer { node.store.stop() }
         let first = newJob()
         _ = try node.submit(first)
-        let control = node.store.control
-        let missing = try wait { control.prepareDependencies([first.id], tenant: "acme", reply: $0) }.get()
+        let store = node.store
+        let missing = try wait {
+            store.dependencies.prepareDependencies([first.id], tenant: "acme", reply: $0)
+        }.get()
         #expect(missing.isEmpty)
         let job = confirmed {
             $0.schedule.dependsOn = [first.id]
             $0.schedule.onDependencyFailure = .ignore
         }
         #expect(try node.submit(job).waitingFor == .dependency)
-        _ = try wait { control.cancel(first.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.cancel(first.id, tenant: "acme", reply: $0) }.get()
         try eventually("it is released") { try node.job(job.id).get().record.waitingFor != .dependency }
         let released = try node.job(job.id).get().record
         #expect(released.waitingFor == .confirmation && released.revision == 2)

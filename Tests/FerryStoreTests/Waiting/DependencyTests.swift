@@ -30,7 +30,7 @@ struct DependencyTests {
         let others = Set(jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(own)
         // Retried, since it fails while other transactions hold the rows for long.
         let missing = try insist {
-            node.store.control.prepareDependencies(Array(others), tenant: "acme", reply: $0)
+            node.store.dependencies.prepareDependencies(Array(others), tenant: "acme", reply: $0)
         }
         try #require(missing.isEmpty)
         _ = try node.submit(jobs, key: key).get()
@@ -63,7 +63,7 @@ struct DependencyTests {
             (try? node.job(last.id).get().record.pendingDependencies) == [second.id]
         }
         let listed = try wait {
-            node.store.control.jobs(JobQuery(tenant: "acme", states: [.waiting]), reply: $0)
+            node.store.jobs.jobs(JobQuery(tenant: "acme", states: [.waiting]), reply: $0)
         }.get().records
         #expect(listed.map(\.pendingDependencies) == [[second.id]])
         for attempt in attempts where attempt.job == second.id { node.end(attempt, success) }
@@ -90,11 +90,11 @@ struct DependencyTests {
         try submit([fine, failing, ignoring], to: node)
         let orphan = job(on: [gone.id])
         let missing = wait {
-            node.store.control.prepareDependencies([gone.id], tenant: "other", reply: $0)
+            node.store.dependencies.prepareDependencies([gone.id], tenant: "other", reply: $0)
         }
         #expect(try missing.get() == [gone.id], "another tenant's job is not there")
         // Deleted between the check and the submission.
-        _ = try wait { node.store.control.delete(gone.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.delete(gone.id, tenant: "acme", reply: $0) }.get()
         _ = try node.submit(orphan)
         #expect(Set(try node.attempts(2).map(\.job)) == [fine.id, ignoring.id])
         let record = try becomes(.failed, failing.id, node)
@@ -137,7 +137,7 @@ struct DependencyTests {
         _ = try node.submit([cancelled, overdue]).get()
         let (failing, timed) = (job(on: [cancelled.id]), job(on: [cancelled.id], .ignore, beginAt: later))
         try submit([failing, timed, job(on: [overdue.id])], to: node)
-        _ = try wait { node.store.control.cancel(cancelled.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(cancelled.id, tenant: "acme", reply: $0) }.get()
         _ = try becomes(.failed, failing.id, node)
         eventually("it waits for its date") {
             (try? node.job(timed.id).get().record.waitingFor) == .beginDate
@@ -179,9 +179,9 @@ struct DependencyTests {
         let (first, second, third) = (job(on: [good.id]), job(on: [good.id]), job(on: [bad.id]))
         try submit([first, second, third], to: node)
         for job in [first, second, third] {
-            _ = try wait { node.store.control.suspend(job.id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.jobCommands.suspend(job.id, tenant: "acme", reply: $0) }.get()
         }
-        let resumed = try wait { node.store.control.resume(first.id, tenant: "acme", reply: $0) }.get()
+        let resumed = try wait { node.store.jobCommands.resume(first.id, tenant: "acme", reply: $0) }.get()
         #expect(resumed.state == .waiting && resumed.waitingFor == .dependency)
         for attempt in attempts {
             node.store.dispatcher.record(
@@ -190,7 +190,7 @@ struct DependencyTests {
         #expect(try node.attempt().job == first.id)
         _ = try becomes(.failed, third.id, node)
         #expect(try node.job(second.id).get().record.state == .suspended)
-        let free = try wait { node.store.control.resume(second.id, tenant: "acme", reply: $0) }.get()
+        let free = try wait { node.store.jobCommands.resume(second.id, tenant: "acme", reply: $0) }.get()
         // The job may begin before it is read.
         #expect(free.state == .queued || free.state == .running)
         #expect(try node.attempt().job == second.id)

@@ -62,17 +62,21 @@ struct QuestionTransactionTests {
         let first = newJob()
         _ = try node.submit(first)
         let attempt = try node.attempt()
-        let control = node.store.control
-        let missing = try wait { control.prepareDependencies([first.id], tenant: "acme", reply: $0) }.get()
+        let store = node.store
+        let missing = try wait {
+            store.dependencies.prepareDependencies([first.id], tenant: "acme", reply: $0)
+        }.get()
         #expect(missing.isEmpty)
         let dependent = confirmed(timeout: 600, on: [first.id])
         _ = try node.submit([dependent], key: name.map { key($0) }).get()
-        _ = try wait { control.suspend(dependent.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { store.jobCommands.suspend(dependent.id, tenant: "acme", reply: $0) }.get()
         node.end(attempt, success)
         var connection = try Connection(url: database.url)
         let left = Statement("left", "SELECT count(*) FROM job_dependencies")
         try eventually("the dependency is removed") { try connection.execute(left).int64(0, 0) == 0 }
-        #expect(try wait { control.resume(dependent.id, tenant: "acme", reply: $0) }.get().state == .waiting)
+        #expect(
+            try wait { store.jobCommands.resume(dependent.id, tenant: "acme", reply: $0) }.get().state
+                == .waiting)
         try eventually("it is asked about") { try isAsked(dependent, node) }
         #expect(node.runner.begun.count == 0)
     }

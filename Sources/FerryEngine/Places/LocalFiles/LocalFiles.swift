@@ -1,0 +1,137 @@
+import FerryCore
+import Glibc
+import Logging
+import Synchronization
+import Sys
+
+/// The files on the disks of this node: those below the tenants' storage roots, and managed files.
+final class LocalFiles: Place {
+    /// A directory that files are below, and when its path was looked at, in monotonic nanoseconds.
+    private struct Root {
+        let directory: StorageDirectory
+        let checkedAt: Int64
+    }
+
+    let fileThreads: FileThreadPool
+    let space: StorageSpace
+    let keptPartialFiles = KeptPartialFiles()
+    let checkedDirectories = CheckedDirectories()
+    /// Whether a file is on stable storage before its job has succeeded.
+    let syncs: Bool
+    private let configuration: EngineConfiguration
+    private let roots = Mutex<[String: Root]>([:])
+    /// Nanoseconds for which a root is used without a look at its path.
+    private static let rootCheckInterval: Int64 = 100_000_000
+
+    init(_ configuration: EngineConfiguration, _ fileThreads: FileThreadPool, _ logger: Logger) {
+        self.configuration = configuration
+        self.fileThreads = fileThreads
+        syncs = configuration.fileSync == .full
+        space = StorageSpace(
+            reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
+            admission: configuration.downloads,
+            stallDetector: StorageStallDetector(
+                timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
+            logger: logger)
+    }
+
+    func keeps(_ location: ContentLocation) -> Bool {
+        switch location {
+        case .managedFile, .namedFile: true
+        }
+    }
+
+    // MARK: Sinks and sources
+
+    func sink(for attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> any StreamSink {
+        LocalFileSink(for: attempt, at: self, on: loop)
+    }
+
+    func partsSink(for attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> any PartsSink {
+        LocalPartsSink(try destination(of: attempt), for: attempt, at: self, on: loop)
+    }
+
+    func source(of content: PlacedContent) throws(TransferError) -> any ByteSource {
+        try LocalFileSource(
+            content.location.path(of: content.job), below: try root(of: content.location, content.tenant))
+    }
+
+    // MARK: Directories
+
+    /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
+    func destination(of attempt: Attempt) throws(TransferError) -> Destination {
+        let location = attempt.spec.contentLocation
+        return Destination(
+            root: try root(of: location, attempt.tenant), location,
+            ifExists: attempt.spec.destination?.ifExists ?? .replace, of: attempt)
+    }
+
+    /// Returns where the file of another job went, whose bytes a job may continue.
+    func destination(of point: ResumePoint) throws(TransferError) -> Destination {
+        Destination(root: try root(of: point.location, point.tenant), point.location, job: point.job)
+    }
+
+    /// Returns the directory that a location is below.
+    private func root(
+        of location: ContentLocation, _ tenant: String
+    ) throws(TransferError) -> StorageDirectory {
+        switch location {
+        case .managedFile: try root(configuration.managedFilesDirectory, .own)
+        case .namedFile: try root(configuration.storageRoot(tenant), configuration.fileModes(tenant))
+        }
+    }
+
+    /// Returns a root, which is opened once and kept while its path leads to it. A root that was removed is
+    /// made again. If another directory was put or mounted at the path, files go there, at the latest after
+    /// `rootCheckInterval`.
+    private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
+        let now = monotonicNanoseconds()
+        let known = roots.withLock { $0[path] }
+        if let known, now - known.checkedAt < Self.rootCheckInterval { return known.directory }
+        let directory =
+            if let known, known.directory.isStill(at: path) {
+                known.directory
+            } else {
+                try StorageDirectory.root(path, modes)
+            }
+        roots.withLock { roots in
+            if roots.count >= 1_000 { roots = [:] }
+            roots[path] = Root(directory: directory, checkedAt: now)
+        }
+        return directory
+    }
+
+    // MARK: What attempts leave
+
+    func forget(_ point: ResumePoint) {
+        fileThreads.send(
+            // If the root does not open, the bytes stay, and `PartialSweep` removes them.
+            .run { [self] in _ = try? destination(of: point).takeOver(identity: nil) })
+    }
+
+    func removePartialFiles(of jobs: [JobID]) {
+        let found = keptPartialFiles.take(jobs)
+        guard !found.isEmpty else { return }
+        fileThreads.send(.run { for one in found { one.remove() } })
+    }
+
+    func keepBytes(of jobs: [JobID]) { _ = keptPartialFiles.take(jobs) }
+
+    func secondPassed() {
+        space.measure(on: fileThreads)
+        checkedDirectories.forgetOld()
+    }
+
+    func stop() { space.stop() }
+}
+
+extension StorageDirectory {
+    /// Whether the path still leads to this directory. `false` if it leads elsewhere or does not exist. A
+    /// file system that does not answer counts as unchanged.
+    fileprivate func isStill(at path: String) -> Bool {
+        var (found, own) = (stat(), stat())
+        guard stat(path, &found) == 0 else { return errno != ENOENT }
+        guard fstat(descriptor, &own) == 0 else { return false }
+        return found.st_dev == own.st_dev && found.st_ino == own.st_ino
+    }
+}

@@ -1,0 +1,154 @@
+import FerryCore
+import Postgres
+import Synchronization
+import Sys
+
+/// What this node knows of queued jobs, and the attempts that it has leased and not begun. Any thread.
+final class QueueState: Sendable {
+    let context: StoreContext
+    let signals: StoreSignals
+    let nodeState: NodeState
+    let hostState: HostState
+    let backlog = Backlog()
+    let claimQueues = ClaimQueueCache()
+    let specs = SpecCache()
+    let edits = EditRegistry()
+    let held: HeldAttempts
+    /// Receives the results of attempts that have not begun.
+    private let result = Mutex(ValueCallback<AttemptResult> { _ in })
+
+    init(_ context: StoreContext, _ signals: StoreSignals, _ nodeState: NodeState, _ hostState: HostState) {
+        self.context = context
+        self.signals = signals
+        self.nodeState = nodeState
+        self.hostState = hostState
+        held = HeldAttempts(
+            seconds: context.configuration.heldSeconds,
+            submittedMax: context.configuration.heldSubmissionMax)
+    }
+
+    /// Sets the function that takes the results of attempts that have not begun.
+    func connect(result take: @escaping @Sendable (AttemptResult) -> Void) {
+        let callback = ValueCallback(take)
+        result.withLock { $0 = callback }
+    }
+
+    /// Begins attempts that have slots.
+    func begin(_ attempts: [Attempt]) {
+        guard !attempts.isEmpty, let runner = signals.attemptRunner else { return }
+        let attempts = edits.apply(to: attempts)
+        runner.begin(attempts)
+        // An edit that came before the runner knew the attempt is in the registry by now.
+        edits.later(than: attempts) { runner.adopt($1, of: $0) }
+    }
+
+    /// Begins held attempts while slots are free.
+    func beginHeld() {
+        let slots = context.configuration.slots
+        while let isSubmitted = held.isNextSubmitted {
+            // A submitted attempt has no lease among those of the slots until it begins.
+            let begun = isSubmitted ? slots.reserve(upTo: 1) : slots.begin(upTo: 1)
+            guard begun > 0 else { return }
+            guard let next = held.takeNext(isSubmitted: isSubmitted) else {
+                // Another thread took it. The loop looks again: a third one may have found no slot meanwhile.
+                if isSubmitted { slots.release(1) } else { slots.end(1) }
+                continue
+            }
+            begin(next)
+        }
+    }
+
+    private func begin(_ next: HeldAttempts.Held) {
+        guard signals.attemptRunner != nil, mayBegin(next) else {
+            if next.isSubmitted { held.endBeforeBegin(next.attempt) }
+            return giveBack([next.attempt])
+        }
+        guard next.isSubmitted else { return begin([next.attempt]) }
+        let attempt = next.attempt.beginning(at: context.clock.now())
+        held.begin(attempt, at: Sys.monotonicNanoseconds())
+        begin([attempt])
+    }
+
+    /// Gives back attempts that have slots and must not begin.
+    func giveBack(_ attempts: [Attempt]) {
+        context.configuration.slots.end(attempts.count)
+        for attempt in attempts { end(attempt, .released) }
+    }
+
+    /// Gives back attempts that were leased as they were inserted, and are not held yet.
+    func giveBack(submitted attempts: [Attempt]) {
+        held.unreserve(attempts.count)
+        for attempt in attempts { endSubmitted(attempt, .released) }
+    }
+
+    /// Returns `true` if nothing has happened since the lease that forbids to begin. A job with a limit by
+    /// now goes back: claims alone count against limits.
+    private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
+        let (attempt, now) = (held.attempt, context.clock.now())
+        guard nodeState.mayLease, context.configuration.downloads.admits(attempt.spec.kind),
+            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > now,
+            context.configuration.quotas.usedUpUntil(attempt.tenant, at: now) == nil
+        else { return false }
+        if context.configuration.slots.tenantsWithoutLoans.contains(attempt.tenant) { return false }
+        if attempt.spec.awaitsHost, hostState.health.unreachable(attempt.origin) != nil { return false }
+        return claimQueueName(attempt.scope, session: attempt.spec.session, context.sessions.current).origin
+            .isEmpty
+    }
+
+    /// Reports the result of an attempt that has not begun.
+    private func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
+        let send = result.withLock { $0 }
+        send(
+            AttemptResult(
+                attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
+                leavesBytes: leavesBytes))
+    }
+
+    private func endSubmitted(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        held.endBeforeBegin(attempt)
+        // The commit of the result releases a lease, and it has none among those of the slots.
+        context.configuration.slots.unsettle(1)
+        end(attempt, outcome)
+    }
+
+    /// Stops the attempt of a job if this node has one.
+    func stop(_ job: JobID, _ how: AttemptStop) {
+        guard let held = held.take(job) else {
+            signals.attemptRunner?.stop(job, how)
+            return
+        }
+        if held.isSubmitted {
+            return endSubmitted(held.attempt, how == .suspend ? .suspended : .cancelled)
+        }
+        switch how {
+        case .suspend: end(held.attempt, .suspended)
+        case .cancel: end(held.attempt, .cancelled)
+        case .cancelKeepingBytes: end(held.attempt, .cancelled, leavesBytes: held.attempt.number > 1)
+        }
+    }
+
+    /// Gives back the attempt of a job that this node holds since its submission, because its fields are to
+    /// be changed; records its begin if it has begun. Returns `false` if it is neither held nor begun here.
+    func settleHeld(_ job: JobID, _ connection: inout Connection) throws(PostgresError) -> Bool {
+        if let held = held.take(job) {
+            let change = JobChange(.giveBack, Lease(held.attempt))
+            let changed = try ChangedJob.commit([change], &connection)
+            nodeState.leaseRegistry.remove([(job, held.attempt.number)])
+            for one in changed { backlog.add([one.queue: .init(head: one.urgency, count: 1)]) }
+            signals.wakeDispatcher()
+            return true
+        }
+        guard let attempt = held.begun(job) else { return false }
+        _ = try ChangedJob.commit([JobChange(recordingBegin: attempt)], &connection)
+        held.recorded([job])
+        return true
+    }
+}
+
+extension JobChange {
+    /// Records that an attempt has begun that was held since the submission.
+    init(recordingBegin attempt: Attempt) {
+        self.init(.begin, Lease(attempt))
+        occurredAt = attempt.startedAt
+    }
+}

@@ -1,0 +1,68 @@
+import FerryCore
+import Synchronization
+import Sys
+
+/// Calls from any part of the store to the threads of the store, and to the other parts of this node. Any
+/// thread.
+final class StoreSignals: Sendable {
+    let events = EventSignal()
+    /// Times at which jobs must have ended, for the `Reaper`; closed to end the heartbeat thread.
+    let expiries = Mailbox<Timestamp>()
+    /// Wakes the `Housekeeper`; closed to end it.
+    let chores = Mailbox<Void>()
+    /// Wakes the `ScheduleRunner`; closed to end it.
+    let scheduleWakes = Mailbox<Void>()
+    /// Wakes the `BulkOperationRunner`; closed to end it.
+    let bulkWakes = Mailbox<Void>()
+    private let clock: DatabaseClock
+    private let dispatcher = Mutex(ValueCallback<Timestamp?> { _ in })
+    private let search = Mutex(Callback {})
+    private let dependents = Mutex<Callback?>(nil)
+    private let runner = Mutex<(any AttemptRunner)?>(nil)
+    private let observer = Mutex<(any CommitObserver)?>(nil)
+    private let prober = Mutex<(any HostProber)?>(nil)
+
+    init(_ clock: DatabaseClock) { self.clock = clock }
+
+    /// Sets the functions that `wakeDispatcher`, `lookForJobs` and `noteDependencies` call.
+    func connect(
+        dispatcher wake: @escaping @Sendable (Timestamp?) -> Void,
+        search look: @escaping @Sendable () -> Void, dependents note: @escaping @Sendable () -> Void
+    ) {
+        let (waking, looking, noting) = (ValueCallback(wake), Callback(look), Callback(note))
+        dispatcher.withLock { $0 = waking }
+        search.withLock { $0 = looking }
+        dependents.withLock { $0 = noting }
+    }
+
+    /// Sets the other parts of this node.
+    func connect(
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?
+    ) {
+        self.runner.withLock { $0 = runner }
+        self.prober.withLock { $0 = prober }
+        self.observer.withLock { $0 = observer }
+    }
+
+    /// Wakes the dispatcher for queued jobs, or at the next begin date.
+    func wakeDispatcher(at begin: Timestamp? = nil) {
+        let wake = dispatcher.withLock { $0 }
+        wake(begin)
+    }
+
+    /// Makes the dispatcher look for queued jobs that this process does not know.
+    func lookForJobs() { search.withLock { $0 }() }
+
+    /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_work`.
+    func noteDependencies() { dependents.withLock { $0 }?() }
+
+    /// Wakes the reaper for a job that must have ended at this time, if that is before the reaper reads the
+    /// next such time from the database: at each heartbeat. Call after the commit.
+    func noteExpiry(_ expiry: Timestamp) {
+        if expiry - clock.now() < Limits.expiryNoticeSeconds { expiries.send(expiry) }
+    }
+
+    var attemptRunner: (any AttemptRunner)? { runner.withLock { $0 } }
+    var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
+    var hostProber: (any HostProber)? { prober.withLock { $0 } }
+}

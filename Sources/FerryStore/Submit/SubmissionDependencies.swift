@@ -1,0 +1,17 @@
+import FerryCore
+import Postgres
+
+extension Parameters {
+    /// The parameters of add_dependencies.sql.
+    static func dependencies(_ submissions: [Submission]) -> Parameters {
+        let jobs = submissions.flatMap(\.jobs)
+        let dependents = jobs.filter { !$0.spec.schedule.dependsOn.isEmpty }
+        let pairs = dependents.flatMap { job in job.spec.schedule.dependsOn.map { (job.id, $0) } }
+        let own = Set(jobs.map(\.id))
+        var parameters = Parameters(capacity: pairs.count * 48)
+        parameters.appendArray(.uuid, pairs) { $0.append($1.0) }
+        parameters.appendArray(.uuid, pairs) { $0.append($1.1) }
+        parameters.appendArray(.uuid, Array(Set(pairs.map(\.1)).intersection(own))) { $0.append($1) }
+        return parameters
+    }
+}

@@ -1,0 +1,86 @@
+/// The folders of targets in an order in which each one uses only earlier ones.
+enum FolderUses {
+    /// A folder, and the other folders of its target whose types, functions and statements it uses.
+    typealias Folder = (name: String, mayUse: [String])
+
+    static let targets: [(name: String, folders: [Folder])] = [
+        (
+            "FerryStore",
+            [
+                ("Connection", []),
+                ("Signals", ["Connection"]),
+                ("JobRows", ["Connection", "Signals"]),
+                ("Requests", ["Connection", "JobRows"]),
+                ("Settings", ["Connection", "Signals", "Requests"]),
+                ("Leases", ["Connection"]),
+                ("Sessions", ["Connection", "Signals", "Requests"]),
+                ("Quotas", ["Connection", "Signals", "Requests"]),
+                ("Hosts", ["Connection", "Signals", "JobRows", "Requests", "Leases"]),
+                ("Claim", ["Connection", "Signals", "JobRows", "Leases", "Sessions", "Hosts"]),
+                ("Deliveries", ["Connection", "Signals", "JobRows", "Requests"]),
+                ("Finish", ["Connection", "Signals", "JobRows", "Quotas", "Claim", "Deliveries"]),
+                (
+                    "Events",
+                    ["Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Deliveries"]
+                ),
+                (
+                    "Waiting",
+                    ["Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Claim", "Finish"]
+                ),
+                (
+                    "Submit",
+                    [
+                        "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Quotas",
+                        "Hosts", "Claim", "Events",
+                    ]
+                ),
+                (
+                    "Jobs",
+                    [
+                        "Connection", "JobRows", "Requests", "Leases", "Claim", "Finish", "Events", "Waiting",
+                        "Submit",
+                    ]
+                ),
+                (
+                    "BulkOperations",
+                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Submit", "Jobs"]
+                ),
+                (
+                    "Schedules",
+                    ["Connection", "Signals", "Requests", "Settings", "Quotas", "Waiting", "Submit"]
+                ),
+                (
+                    "Retention",
+                    [
+                        "Connection", "Signals", "JobRows", "Sessions", "Quotas", "Claim", "Deliveries",
+                        "Jobs", "BulkOperations",
+                    ]
+                ),
+                ("Admin", ["Connection", "Signals", "Requests", "Settings", "Leases"]),
+                (
+                    "Cluster",
+                    [
+                        "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
+                        "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Retention", "Admin",
+                    ]
+                ),
+                (
+                    "Dispatch",
+                    [
+                        "Connection", "Signals", "JobRows", "Leases", "Quotas", "Hosts", "Claim",
+                        "Deliveries", "Finish", "Events", "Waiting",
+                    ]
+                ),
+                ("Schema", ["Connection", "Settings"]),
+                (
+                    "Wiring",
+                    [
+                        "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
+                        "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting", "Submit",
+                        "Jobs", "BulkOperations", "Schedules", "Retention", "Admin", "Cluster", "Dispatch",
+                    ]
+                ),
+            ]
+        )
+    ]
+}

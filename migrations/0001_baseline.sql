@@ -280,6 +280,8 @@ CREATE TABLE finished_jobs (
     response text,
     result text,
     error text,
+    -- Rules of the acknowledgement that an endpoint has asked for at the end of the job (JSON); null: none.
+    endpoint_acknowledgement text,
     -- Sealed; clients get it as it is. While it is young, the files of this job are kept.
     resume_data text,
     traceparent text,

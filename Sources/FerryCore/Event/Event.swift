@@ -187,13 +187,13 @@ extension JobRecord {
         // Reminders end with the acknowledgement: no other event follows it.
         if event.type != .jobAcknowledged { record.acknowledgedAt = nil }
         if state.isTerminal {
-            if event.type == .jobAttemptFailed { record.errorJSON = detail.errorJSON }
+            if event.type == .jobAttemptFailed { record.storedError = detail.error }
             return record
         }
         if hasEarlierSpec(at: event) {
             record.storedSpec = earlierSpecs[event.revision] ?? storedSpec.missing()
         }
-        record.forgetEndpointAcknowledgement()
+        record.storedSpec = record.storedSpec.withoutEndpoint
         record.waitingFor = event.waitingFor
         record.attempt = event.attempt
         record.node = detail.node
@@ -202,7 +202,7 @@ extension JobRecord {
             ?? (event.attempt > 0 && (event.type == .jobCreated || event.type == .jobStarted)
                 ? event.occurredAt : nil)
         record.nextAttemptAt = detail.nextAttemptAt
-        record.errorJSON = detail.errorJSON
+        record.storedError = detail.error
         record.questionJSON = detail.questionJSON
         // Such an attempt of another version shows no progress, as in the job itself.
         record.partialDownload = detail.keptAttempt.flatMap {
@@ -211,17 +211,10 @@ extension JobRecord {
         record.pendingDependencies =
             event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
         record.finishedAt = nil
-        record.responseJSON = nil
-        record.resultJSON = nil
+        record.storedResponse = nil
+        record.storedResult = nil
         record.body = nil
         record.resumeData = nil
         return record
-    }
-
-    /// Removes the acknowledgement that an endpoint asks for since the end of the job.
-    private mutating func forgetEndpointAcknowledgement() {
-        guard finishedAt != nil, var spec, spec.acknowledgement?.endpoint != nil else { return }
-        spec.acknowledgement = nil
-        storedSpec = StoredSpec(spec, json: storedSpec.json)
     }
 }

@@ -86,7 +86,7 @@ public struct FieldDecoder: FieldVisitor {
 
     /// Returns the member, or `nil` if there is nothing to decode.
     private mutating func member(_ name: String, _ traits: FieldTraits) -> JSONView? {
-        if traits.isShownOnly { return nil }
+        if traits.isShownOnly || traits.isStoredOnly { return nil }
         guard let json = reader.value(name) else {
             if traits.isRequired, requiresMembers {
                 reader.addError(name, "required", "This field is required.")

@@ -219,9 +219,9 @@ extension HostLimits {
 }
 
 extension HostHold {
-    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
-    /// `waiting_reason` in `held_by`.
-    public var errorJSON: [UInt8] {
+    /// The error of a job that waits for the host: `host_held`, with the code of its `waiting_reason` in
+    /// `held_by`.
+    public var error: Stored<ErrorRecord> {
         let (code, why): (WaitingReasonCode, String) =
             switch reason {
             case .noFreeSlot: (.hostLimit, "has no connection free")
@@ -237,6 +237,6 @@ extension HostHold {
         let error = TransferError(
             .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
             isRetryable: true)
-        return error.json(heldBy: code)
+        return Stored(error, heldBy: code)
     }
 }

@@ -134,7 +134,7 @@ public struct WaitingReason: ShownObject, Equatable {
     }
 
     private static func disk(_ job: JobRecord) -> (Code, String)? {
-        switch job.lastErrorCode.flatMap(TransferError.Code.init) {
+        switch job.error?.code.choice {
         case .storageFull: (.storageLow, "has no room")
         case .storageUnavailable: (.storageUnavailable, "cannot be written to")
         default: nil
@@ -222,7 +222,7 @@ public struct QueueConditions: Sendable {
     /// reached.
     fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
         guard let origin = job.origin, unreachableHost(origin) != nil else { return false }
-        return job.spec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
+        return job.spec?.awaitsHost == true && job.error?.code.choice != .nodeLost
     }
 
     /// Returns the time until which the home node counts as alive, or `nil` if it counts as dead.
@@ -309,20 +309,14 @@ extension JobRecord {
 
     /// Detail with the code of the last attempt's error, ` (timed_out)`.
     fileprivate var retryDetail: String {
-        let failure = lastErrorCode.map { " (\($0))" } ?? ""
+        let failure = error.map { " (\($0.code.name))" } ?? ""
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 
     /// The hold at another host than the job's own (`HostHold`), or the delay that a redirect has asked for;
     /// `nil` if the job waits for neither.
     fileprivate var hold: (code: WaitingReason.Code, sentence: String)? {
-        guard let error = lastError, let sentence = error["message"]?.string,
-            let code = error["held_by"]?.string.flatMap(WaitingReason.Code.init)
-        else { return nil }
-        return (code, sentence)
+        guard let error, let code = error.hold?.choice else { return nil }
+        return (code, error.message)
     }
-
-    fileprivate var lastErrorCode: String? { lastError?["code"]?.string }
-    /// JSON of the last error; `nil` if it cannot be read, which leaves the reason without details.
-    private var lastError: JSON? { errorJSON.flatMap { try? JSON.parse($0) } }
 }

@@ -102,9 +102,7 @@ extension JobRecord {
             id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
             revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
             node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
-            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf,
-            storedSpec: storedSpec, responseJSON: nil, resultJSON: nil, errorJSON: nil,
-            body: nil)
+            nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, storedSpec: storedSpec)
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary

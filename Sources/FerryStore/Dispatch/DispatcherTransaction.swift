@@ -42,6 +42,16 @@ struct DispatcherTransaction {
             nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
         }
 
+        /// Returns the jobs that the transaction has finished, for the deliveries of their ends.
+        fileprivate func eventJobs(_ jobs: [FinishedJob]) -> [JobID: EventJob] {
+            var found: [JobID: EventJob] = [:]
+            for job in jobs {
+                guard let committed = finished.first(where: { $0.job == job.lease.job }) else { continue }
+                found[job.lease.job] = job.eventJob(committed)
+            }
+            return found
+        }
+
         fileprivate mutating func note(_ changed: [ChangedJob]) {
             for job in changed {
                 if job.state == .queued {
@@ -131,7 +141,8 @@ struct DispatcherTransaction {
         }
         if let handover {
             outcome.numbered = try RelayTransaction.run(
-                begun: next(&results), &connection, numbering, handover: handover)
+                begun: next(&results), &connection, numbering, handover: handover,
+                finished: outcome.eventJobs(finished))
         }
         if !claims.isEmpty {
             outcome.claims = claims.read(&results, from: index, queueState.context.damagedRows)

@@ -180,7 +180,7 @@ extension QueueState {
         else { return }
         let edit = AttemptEdit(
             attempt: record.attempt, revision: record.revision, spec: job.spec,
-            storedSpec: record.storedSpec, secrets: job.secrets)
+            storedSpec: record.storedSpec, secrets: job.secrets, sealedSecrets: stored.sealedSecrets)
         edits.insert(edit, of: record.id, leases: nodeState.leaseRegistry) {
             // No effect on an attempt that has not begun: it takes the edit from `EditRegistry`.
             signals.attemptRunner?.adopt(edit, of: record.id)

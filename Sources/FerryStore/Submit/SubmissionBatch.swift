@@ -266,9 +266,8 @@ struct SubmissionBatch {
         Attempt(
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, storedSpec: job.storedSpec, secrets: job.request.secrets,
-            payload: job.request.payload,
-            origin: job.origin, scopePath: insertion.queueState.scope(of: job).path,
-            traceparent: job.traceparent,
+            sealedSecrets: job.sealedSecrets, payload: job.request.payload, origin: job.origin,
+            scopePath: insertion.queueState.scope(of: job).path, traceparent: job.traceparent,
             retryOf: job.retryOf, isCancelRequested: false)
     }
 

@@ -348,7 +348,7 @@ struct HeldTests {
         defer { api.store.stop() }
         for job in held {
             let record = try api.job(job).get().record
-            #expect(record.state == .queued && record.failedAttemptCount == 0 && record.errorJSON == nil)
+            #expect(record.state == .queued && record.failedAttemptCount == 0 && record.storedError == nil)
         }
     }
 

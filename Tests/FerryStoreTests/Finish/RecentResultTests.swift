@@ -112,8 +112,7 @@ struct RecentResultTests {
         let record = JobRecord(
             id: job.id, tenant: "acme", state: .succeeded, waitingFor: nil, revision: 1, attempt: 1,
             failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
-            finishedAt: nil, nextAttemptAt: nil, retryOf: nil, storedSpec: job.storedSpec, responseJSON: nil,
-            resultJSON: nil, errorJSON: nil, body: nil)
+            retryOf: nil, storedSpec: job.storedSpec)
         return FinishedJob(Lease(job: job.id, attempt: 1, revision: 1), record, lastAttempt: [])
     }
 }

@@ -217,14 +217,15 @@ public protocol ResultSink: Sendable {
 }
 
 /// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
-/// redirects. May be called on any thread. The result of an attempt returns all of its connections.
+/// redirects. An attempt begins with the first one; once it has returned that, it asks for it like for
+/// others. May be called on any thread. The result of an attempt returns all of its connections.
 public protocol ConnectionLimiter: Sendable {
     /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
     /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant?
-    /// Returns a granted connection.
+    /// Returns a granted connection; of the attempt's own origin, the first one last.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
     /// Returns why no request of the scope may be sent now, whatever the number of connections; `nil` if
     /// requests may be sent.

@@ -225,6 +225,7 @@ final class SegmentedTransfer: RunningAttempt {
         needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
+        endConnections()
         let verified = digests.verification(
             attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)
         let ended = result(.released, partial: nil)

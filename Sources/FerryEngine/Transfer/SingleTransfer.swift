@@ -135,7 +135,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .change: makeChange()
         case .startLater: startLater()
         case .endPreparation: assembly?.stop()
-        case .store: store()
+        case .store:
+            permit.end(for: attempt, on: loop)
+            store()
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
@@ -144,6 +146,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             continuation.forget()
         case .keepBytes: leavesBytes = sink?.keep() ?? false
         case .report(let outcome):
+            permit.end(for: attempt, on: loop)
             guard leavesBytes, let sink else { return report(outcome, partial: putAside) }
             leavesBytes = false
             awaitedOutcome = outcome
@@ -353,9 +356,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard !machine.isEnded, let (decision, isFresh) = permit.answered(grant, at: scope) else {
-            return false
-        }
+        guard !machine.isEnded,
+            let (decision, isFresh) = permit.answered(grant, at: scope, for: attempt)
+        else { return false }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
         return true
     }

@@ -16,6 +16,8 @@ package final class JobDispatcher: ResultSink {
         case due(Timestamp)
         /// The database may have leases of this node that this process does not know.
         case reconcile
+        /// A connection to an origin is free whose claim queues have jobs.
+        case connectionFree(String)
         /// Jobs have ended that others depend on, or jobs were submitted that depend on others.
         case dependencies
     }
@@ -42,6 +44,7 @@ package final class JobDispatcher: ResultSink {
     /// lease until it is committed.
     package func record(_ result: AttemptResult) {
         context.configuration.slots.end(1)
+        queueState.hostState.connections.forget(result.attempt)
         queueState.beginHeld()
         mailbox.send(.result(result))
     }

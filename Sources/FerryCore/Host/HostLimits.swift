@@ -41,7 +41,7 @@ public struct HostLimit: Sendable, Equatable {
 /// The limited scopes of requests (`HostScope`), as this node knows them: at most a heartbeat old. May be
 /// used on any thread. If there are none, a look-up costs one atomic load.
 ///
-/// Which limits apply to a request, and how they combine, is decided only here.
+/// No other code decides which limits apply to a request, and how they combine.
 public final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
     private struct State {
@@ -129,7 +129,7 @@ public final class HostLimits: Sendable {
     }
 }
 
-/// Why a queued job does not run.
+/// Reason for which a queued job does not run.
 public enum QueueReason: Sendable, Equatable {
     /// A node claims the job as soon as it has a free slot and the job is next.
     case noFreeSlot

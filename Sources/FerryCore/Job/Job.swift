@@ -4,7 +4,7 @@ public final class NewJob: Sendable {
     public let id: JobID
     /// Its tenant.
     public let tenant: String
-    /// What the client asks for, with the secrets in the clear. A run of a schedule comes without them.
+    /// Request of the client, with the secrets in the clear. A run of a schedule comes without them.
     public let request: JobRequest
     /// `request.spec` as it will be stored.
     public let storedSpec: StoredSpec
@@ -59,7 +59,7 @@ public struct JobRecord: Sendable {
     public var tenant: String
     /// Its state.
     public var state: JobState
-    /// What a waiting job waits for; `nil` in other states.
+    /// Condition for which a waiting job waits; `nil` in other states.
     public var waitingFor: WaitingFor?
     /// Revision of its fields; grows with each change.
     public var revision: Int32

@@ -1,4 +1,4 @@
-/// Why a job does not run, and what has to happen before it starts.
+/// Reason for which a job does not run, and the event after which it starts.
 public struct WaitingReason: ShownObject, Equatable {
     public static let summary = "Why a job does not run."
     public static let schemaName = "WaitingReason"
@@ -191,7 +191,7 @@ public struct WaitingReason: ShownObject, Equatable {
     }
 }
 
-/// What this node knows about the conditions of a queued job.
+/// Conditions of a queued job, as far as this node knows them.
 public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
     public var isPaused = false
@@ -211,7 +211,7 @@ public struct QueueConditions: Sendable {
     /// Returns the time until which the jobs of a tenant wait because its bytes of the day are used up, or
     /// `nil` if they need not wait.
     public var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
-    /// Why no download begins on this node, or `nil` if downloads may begin.
+    /// Reason for which no download begins on this node; `nil` if downloads may begin.
     public var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
     public var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }

@@ -54,8 +54,8 @@ public struct Submission: Sendable {
             public let id: JobID
             /// State after the acceptance.
             public let state: JobState
-            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
-            /// only the job's fields tell the difference.
+            /// Condition for which the job waits. A replay has `beginDate` for `discretionary` and
+            /// `confirmation` as well: only the job's fields tell the difference.
             public let waitingFor: WaitingFor?
             /// Time of the submission.
             public let createdAt: Timestamp
@@ -167,7 +167,7 @@ public protocol HostProber: Sendable {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
-/// How an attempt is stopped. The raw value is sent between nodes.
+/// Way in which an attempt is stopped. The raw value is sent between nodes.
 public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
     case cancel

@@ -46,7 +46,7 @@ package struct ClaimSchedule: Sendable {
         package let cost: Double
     }
 
-    /// What a claim has found out about a queue.
+    /// Jobs that a claim has found in a queue.
     package enum Depth: Sendable, Equatable {
         /// The queue may have more jobs.
         case more

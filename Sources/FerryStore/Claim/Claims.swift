@@ -2,7 +2,7 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What one transaction leases from which claim queues, and what it scans for.
+/// Jobs that one transaction leases from each claim queue, and the queues that it scans.
 struct Claims: Sendable {
     /// A request for jobs of a narrow claim queue.
     struct Narrow: Sendable {
@@ -83,7 +83,7 @@ struct Claims: Sendable {
         var permits: [Int64: (count: Int, blockedUntil: Timestamp?)] = [:]
         /// Running jobs whose narrow claim queues had to be created. The next scan moves them.
         var uncountedCount: Int64 = 0
-        /// Where the next scan goes on; `nil` if this one is complete.
+        /// Position after which the next scan goes on; `nil` if this one is complete.
         var scannedUpTo: Int64?
     }
 

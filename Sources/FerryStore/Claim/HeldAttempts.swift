@@ -42,7 +42,7 @@ final class HeldAttempts: Sendable {
         func isOfSession(_ other: Place) -> Bool { tenant == other.tenant && session == other.session }
     }
 
-    /// What the row of a job that was held since its submission does not say.
+    /// Begin of an attempt that was held since the submission of its job: the job's row does not show it.
     enum Begin: Sendable { case recorded, unrecorded, never }
 
     fileprivate struct State {

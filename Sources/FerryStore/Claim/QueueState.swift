@@ -4,7 +4,7 @@ import Postgres
 import Synchronization
 import Sys
 
-/// What this node knows of queued jobs, and the attempts that it has leased and not begun. Any thread.
+/// Knowledge of this node about queued jobs, and the attempts that it has leased and not begun. Any thread.
 final class QueueState: Sendable {
     let context: StoreContext
     let signals: StoreSignals

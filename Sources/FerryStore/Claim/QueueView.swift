@@ -3,8 +3,8 @@ import FerryScheduler
 import Synchronization
 import Sys
 
-/// What the dispatcher knows of the queue: which claim queues may have jobs, and when it scans again. Lives
-/// on the dispatcher's thread.
+/// Knowledge of the dispatcher about the queue: which claim queues may have jobs, and when it scans again.
+/// Lives on the dispatcher's thread.
 struct QueueView {
     let queueState: QueueState
     var schedule = ClaimSchedule()

@@ -112,7 +112,7 @@ package final class Heartbeat: LeaseHolder {
 
     // MARK: Heartbeats
 
-    /// What one heartbeat has read.
+    /// Values that one heartbeat has read.
     struct Beat {
         /// The last heartbeats of the other nodes.
         let others: [NodeID: Timestamp]

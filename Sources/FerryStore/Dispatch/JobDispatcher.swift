@@ -93,8 +93,8 @@ package final class JobDispatcher: ResultSink {
     /// what is left in the spool.
     func close() { mailbox.close() }
 
-    /// How long a commit waits for further results, in microseconds. Longer than for submissions: no client
-    /// waits.
+    /// Time for which a commit waits for further results, in microseconds. Longer than for submissions: no
+    /// client waits.
     private static let gatherMicroseconds = 2_000
 
     /// Number of results for which a commit waits no longer. No limit while slots are free or jobs are

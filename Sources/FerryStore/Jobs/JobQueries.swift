@@ -126,7 +126,7 @@ private struct JobListReading: ListReading {
     private let log: DamagedRows
     private var records: [JobRecord] = []
     private var scan = ListScan()
-    /// Where the next turn begins; `nil` before the first turn.
+    /// Identifier below which the next turn begins; `nil` before the first turn.
     private var before: JobID?
     private(set) var value: ListPage<JobRecord, JobKindTag>?
 

@@ -5,7 +5,7 @@ import Postgres
 import Synchronization
 import Sys
 
-/// How a job is leased as it is inserted. The raw value is that of submit_jobs.sql.
+/// Way in which a job is leased as it is inserted. The raw value is that of submit_jobs.sql.
 enum SubmissionLease: Int32 {
     case none = 0
     /// The job begins at once.
@@ -20,7 +20,7 @@ struct SubmissionBatch {
     let insertion: JobInsertion
     let now: Timestamp
     private let sessions: SessionSnapshot
-    /// How each job is leased to this node as it is inserted, in the order of the submissions.
+    /// Lease of each job to this node as it is inserted, in the order of the submissions.
     var leases: [[SubmissionLease]]
     private var leaseCount = 0
     /// The reserved places of held jobs.
@@ -389,8 +389,8 @@ struct SubmissionBatch {
         return begins ? .running : waitingFor(job) != nil ? .waiting : .queued
     }
 
-    /// What a job waits for; `nil` if it may begin now, or is suspended: what is still to come is found out
-    /// when it is resumed.
+    /// Returns the condition for which a job waits; `nil` if it may begin now, or is suspended: the
+    /// conditions still to come are determined when it is resumed.
     func waitingFor(_ job: NewJob) -> WaitingFor? {
         guard !job.spec.startsSuspended else { return nil }
         let schedule = job.spec.schedule
@@ -446,7 +446,7 @@ struct SubmissionBatch {
         }
     }
 
-    /// What the API shows as the reason: a job to be confirmed waits for its begin date first.
+    /// Returns the reason that the API shows: a job to be confirmed waits for its begin date first.
     func shownReason(_ job: NewJob) -> WaitingFor? {
         let waitingFor = waitingFor(job)
         return waitingFor == .confirmation && questions[job.id] == nil ? .beginDate : waitingFor

@@ -44,7 +44,7 @@ struct PlanCall {
     let arguments: String
     /// Rows that the statement looks at, where these are more than it returns or changes.
     let rowCount: Int
-    /// Which rows these are.
+    /// Description of the rows of `rowCount`; `nil` if the statement looks at no others.
     let reason: String?
 
     private init(

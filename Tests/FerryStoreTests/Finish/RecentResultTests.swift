@@ -53,7 +53,7 @@ struct RecentResultTests {
         }
     }
 
-    @Test("what can still change, or what the row alone knows, is read from the database")
+    @Test("jobs that can still change, or whose row has more than the result, are read from the database")
     func notKept() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }

@@ -8,7 +8,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Queued jobs of unreachable origins", .onOwnThread)
-struct AwayTests {
+struct UnreachableOriginTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }

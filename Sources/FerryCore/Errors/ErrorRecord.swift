@@ -12,7 +12,7 @@ public struct ErrorRecord: StoredFields {
     public private(set) var message = ""
     /// `true` if another attempt can succeed.
     public private(set) var isRetryable = false
-    /// Why the job waits, for `host_held`; `redirect_delay` after a redirect with `Retry-After`. Otherwise
+    /// Reason of the wait, for `host_held`; `redirect_delay` after a redirect with `Retry-After`. Otherwise
     /// `nil`.
     public private(set) var hold: OpenChoice<WaitingReason.Code>?
 

@@ -89,7 +89,7 @@ public struct JobRecord: Sendable {
     public var storedResponse: Stored<TransferResponse>?
     /// The result of a succeeded job, as stored; `result` decodes it.
     public var storedResult: Stored<TransferResult>?
-    /// Why the job or its last attempt has failed, as stored; `error` decodes it.
+    /// Error of the job or of its last attempt, as stored; `error` decodes it.
     public var storedError: Stored<ErrorRecord>?
     /// Body of a finished data job if it is stored in the database, else `nil`.
     public var body: [UInt8]?
@@ -143,7 +143,7 @@ extension JobRecord {
         readable { () throws(StoredJSONError) in try storedResult?.read() }
     }
 
-    /// Why the job or its last attempt has failed; `nil` if it has not, or the error is damaged.
+    /// Error of the job or of its last attempt; `nil` if there is none, or it is damaged.
     public var error: ErrorRecord? { readable { () throws(StoredJSONError) in try storedError?.read() } }
 
     /// Returns the last response for a reader: without secret values if those cannot be decrypted.

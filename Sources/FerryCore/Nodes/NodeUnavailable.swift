@@ -1,4 +1,4 @@
-/// Why a node cannot be asked for what only that node has.
+/// Reason for which a node cannot be asked for data that only that node has.
 public struct NodeUnavailable: Error, Sendable, Equatable {
     /// The kind of the reason.
     public enum Reason: Sendable, Equatable {

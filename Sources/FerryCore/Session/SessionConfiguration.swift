@@ -174,7 +174,7 @@ public struct SessionConfiguration: FieldObject {
     ]
 }
 
-/// How a session ends.
+/// Way in which a session ends.
 public enum SessionInvalidation: String, FieldChoice {
     /// Its jobs continue.
     case finish

@@ -5,8 +5,9 @@ import Logging
 /// An attempt that runs as one request at a time: passes what libcurl reports to its `AttemptMachine`, and
 /// carries out the machine's actions. Loop thread only.
 ///
-/// What an action works on belongs to other types: the body that is sent (`RequestBody`), the response
-/// (`ResponseHeadReader`, `ResponseBody`), the place of the content (`StreamSink`), permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
+/// Other types own the objects of these actions: the body that is sent (`RequestBody`), the response
+/// (`ResponseHeadReader`, `ResponseBody`), the place of the content (`StreamSink`), permission to connect to
+/// other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
 final class SingleTransfer: EasyDelegate, RunningAttempt {
     private(set) var attempt: Attempt
     let key: AttemptKey
@@ -33,7 +34,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var discardSeconds = 0
     /// The request that the next attempt sends; `nil`: the job's own.
     private var delayedRedirect: DelayedRedirect?
-    /// What the current response demands to change.
+    /// The change that the current response demands.
     private var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
     private var expects = true

@@ -36,7 +36,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         let session: String
         let reply: @Sendable (ConnectionGrant) -> Void
     }
-    /// What counts the connections of a scope.
+    /// The counter of the connections of a scope.
     private enum Counting: Equatable {
         case nothing
         /// This node, up to the limit of the session.

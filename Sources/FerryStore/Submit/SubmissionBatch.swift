@@ -134,7 +134,8 @@ struct SubmissionBatch {
     /// the request may be repeated. A process that dies cannot tell that it has not been sent.
     private func mayHold(_ job: NewJob) -> Bool {
         job.spec.isRepeatable(job.spec.request.method)
-            && insertion.hostState.connections.mayHold(insertion.queueState.scope(of: job), session: job.spec.session)
+            && insertion.hostState.connections.mayHold(
+                insertion.queueState.scope(of: job), session: job.spec.session)
     }
 
     /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their
@@ -149,7 +150,8 @@ struct SubmissionBatch {
             repeatable.allSatisfy({ place(of: $0) == first })
         else { return }
         let count = insertion.queueState.held.reserve(
-            upTo: repeatable.count, of: first, hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
+            upTo: repeatable.count, of: first,
+            hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
             capacity: insertion.context.configuration.slots.capacity, hasFreeSlots: false)
         heldPlaces += repeatElement(first, count: count)
         for next in repeatable.prefix(count) { leases[next.submission][next.job] = .held }

@@ -1,6 +1,6 @@
 import Testing
 
-/// Which folders of a target may use which others.
+/// Uses of folders by other folders of a target.
 @Suite("Folders")
 struct FolderTests {
     /// A folder of a target.

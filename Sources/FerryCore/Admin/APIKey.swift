@@ -1,4 +1,4 @@
-/// What a key may do; each role includes the ones before it.
+/// Permissions of a key; each role includes the ones before it.
 public enum Role: String, FieldChoice, Comparable {
     case viewer, client, admin
 

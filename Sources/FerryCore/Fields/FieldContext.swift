@@ -7,7 +7,7 @@ public protocol FieldDefaults: AnyObject, Sendable {
 /// Resume data of a body: opens a text, and keeps what it means.
 protocol Resumption: AnyObject {}
 
-/// What decoding a body needs and collects besides its values. One body, one thread.
+/// Settings and results of decoding one body, besides its values. One body, one thread.
 public final class FieldContext {
     /// Errors found so far.
     public let errors: ValidationErrors
@@ -35,7 +35,7 @@ public final class FieldContext {
     public var requestMethod: String?
     /// The fields of the last `headers` of the body, or `nil` if there was none.
     var headerMap: (path: String, lines: [NameValuePair])?
-    /// What the resume data of the body means; set by `JobRequest`.
+    /// Meaning of the resume data of the body; set by `JobRequest`.
     var resumption: (any Resumption)?
     /// Bytes of an inline source or body as they will be sent, or `nil`.
     public var payload: [UInt8]?

@@ -41,7 +41,7 @@ public struct HostLimit: Sendable, Equatable {
 /// The limited scopes of requests (`HostScope`), as this node knows them: at most a heartbeat old. May be
 /// used on any thread. If there are none, a look-up costs one atomic load.
 ///
-/// Which limits apply to a request, and how they combine, is decided only here.
+/// No other code decides which limits apply to a request, and how they combine.
 public final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
     private struct State {
@@ -129,7 +129,7 @@ public final class HostLimits: Sendable {
     }
 }
 
-/// Why a queued job does not run.
+/// Reason for which a queued job does not run.
 public enum QueueReason: Sendable, Equatable {
     /// A node claims the job as soon as it has a free slot and the job is next.
     case noFreeSlot
@@ -219,9 +219,9 @@ extension HostLimits {
 }
 
 extension HostHold {
-    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
-    /// `waiting_reason` in `held_by`.
-    public var errorJSON: [UInt8] {
+    /// The error of a job that waits for the host: `host_held`, with the code of its `waiting_reason` in
+    /// `held_by`.
+    public var error: Stored<ErrorRecord> {
         let (code, why): (WaitingReasonCode, String) =
             switch reason {
             case .noFreeSlot: (.hostLimit, "has no connection free")
@@ -237,6 +237,6 @@ extension HostHold {
         let error = TransferError(
             .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
             isRetryable: true)
-        return error.json(heldBy: code)
+        return Stored(error, heldBy: code)
     }
 }

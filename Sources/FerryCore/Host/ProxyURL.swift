@@ -15,7 +15,7 @@ public struct ProxyURL: Sendable, Hashable {
         }
     }
 
-    /// Why a text is no proxy URL.
+    /// Reason for which a text is no proxy URL.
     public enum Failure: Error, Sendable, Equatable {
         case unsupportedScheme, userInformation, credentials, missingPort, path
         case invalid(WebURL.Failure)

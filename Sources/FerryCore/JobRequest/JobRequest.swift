@@ -1,4 +1,4 @@
-/// What a client asks for: a spec, and beside it the data that is stored apart. A submission, each job of a
+/// Request of a client: a spec, and beside it the data that is stored apart. A submission, each job of a
 /// batch, the job of a schedule, and a job before and after a patch or an answer.
 public struct JobRequest: Sendable, Equatable {
     /// The fields, without secrets.

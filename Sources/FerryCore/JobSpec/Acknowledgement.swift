@@ -1,7 +1,7 @@
 /// Rules of `acknowledgement`: a finished job and the data that Ferry stores for it stay until a client
 /// acknowledges the result, as a BITS job stays in `TRANSFERRED` until `Complete`.
 public struct AcknowledgementRules: Sendable, Equatable {
-    /// Who may acknowledge a job.
+    /// Actor that may acknowledge a job.
     public enum Source: String, FieldChoice {
         /// Only clients, by `POST /v1/jobs/{id}/acknowledge`.
         case client
@@ -23,7 +23,7 @@ public struct AcknowledgementRules: Sendable, Equatable {
         public init() {}
     }
 
-    /// Who may acknowledge the job.
+    /// Actor that may acknowledge the job.
     public var by = Source.client
     /// Seconds after the job's end at which the wait for an acknowledgement ends.
     public var timeout = 1_209_600.0
@@ -97,7 +97,7 @@ extension AcknowledgementRules.Reminders: FieldObject {
     }
 }
 
-/// What a job says about its acknowledgement.
+/// Choices of a job about its acknowledgement.
 enum AcknowledgementChoice: FieldValue {
     /// It needs none.
     case none

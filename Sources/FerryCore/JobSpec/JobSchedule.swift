@@ -26,7 +26,7 @@ extension JobSpec {
         public var timeoutForResource = 604_800.0
         /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
         public var dependsOn: [JobID] = []
-        /// What to do if such a job has not succeeded.
+        /// Behavior if a job that this one depends on has not succeeded.
         public var onDependencyFailure = DependencyFailure.fail
         /// Creates a schedule: medium priority, at once, one week in total.
         public init() {}
@@ -124,7 +124,7 @@ extension JobSpec {
         }
     }
 
-    /// What to do with a job if one that it depends on has not succeeded.
+    /// Behavior of a job if one that it depends on has not succeeded.
     public enum DependencyFailure: String, FieldChoice { case fail, ignore }
 }
 

@@ -32,10 +32,10 @@ public struct JobSpec: FieldObject {
         set { onChallenge = newValue ? .ask : .fail }
     }
 
-    /// What to do after an authentication challenge.
+    /// Behavior after an authentication challenge.
     public enum ChallengePolicy: String, FieldChoice { case fail, ask }
 
-    /// What to do if the server says that the URL or the credential is outdated.
+    /// Behavior if the server reports that the URL or the credential is outdated.
     public enum ExpiredURLPolicy: String, FieldChoice {
         case fail, ask
 

@@ -1,4 +1,4 @@
-/// Why a node cannot be asked for what only that node has.
+/// Reason for which a node cannot be asked for data that only that node has.
 public struct NodeUnavailable: Error, Sendable, Equatable {
     /// The kind of the reason.
     public enum Reason: Sendable, Equatable {
@@ -37,7 +37,7 @@ public struct NodeUnavailable: Error, Sendable, Equatable {
         self.init(node.id, reason, heartbeatAt: node.heartbeatAt)
     }
 
-    /// What is wrong, as sentences. It names no address, because tenants read it.
+    /// Description of the problem, as sentences. Names no address, because tenants read it.
     public var detail: String {
         let last = heartbeatAt.map { " Its last heartbeat was at \($0)." } ?? ""
         let what =

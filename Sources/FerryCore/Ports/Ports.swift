@@ -54,8 +54,8 @@ public struct Submission: Sendable {
             public let id: JobID
             /// State after the acceptance.
             public let state: JobState
-            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
-            /// only the job's fields tell the difference.
+            /// Condition for which the job waits. A replay has `beginDate` for `discretionary` and
+            /// `confirmation` as well: only the job's fields tell the difference.
             public let waitingFor: WaitingFor?
             /// Time of the submission.
             public let createdAt: Timestamp
@@ -102,9 +102,7 @@ extension JobRecord {
             id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
             revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
             node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
-            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf,
-            storedSpec: storedSpec, responseJSON: nil, resultJSON: nil, errorJSON: nil,
-            body: nil)
+            nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, storedSpec: storedSpec)
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary
@@ -169,7 +167,7 @@ public protocol HostProber: Sendable {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
-/// How an attempt is stopped. The raw value is sent between nodes.
+/// Way in which an attempt is stopped. The raw value is sent between nodes.
 public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
     case cancel
@@ -219,14 +217,15 @@ public protocol ResultSink: Sendable {
 }
 
 /// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
-/// redirects. May be called on any thread. The result of an attempt returns all of its connections.
+/// redirects. An attempt begins with the first one; once it has returned that, it asks for it like for
+/// others. May be called on any thread. The result of an attempt returns all of its connections.
 public protocol ConnectionLimiter: Sendable {
     /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
     /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant?
-    /// Returns a granted connection.
+    /// Returns a granted connection; of the attempt's own origin, the first one last.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
     /// Returns why no request of the scope may be sent now, whatever the number of connections; `nil` if
     /// requests may be sent.

@@ -1,4 +1,4 @@
-/// Why an operation of the store failed.
+/// Failure of an operation of the store.
 public enum StoreError: Error, Sendable, Equatable {
     /// The database cannot be reached or did not respond in time. It is not known whether anything was
     /// stored; the client should repeat the request.

@@ -5,7 +5,7 @@ import Synchronization
 /// The store reads both at each heartbeat, and the limits when another node has changed some. Tenants without
 /// limits cost one load of an atomic.
 public final class TenantQuotas: Sendable {
-    /// What the store has read about a tenant with limits.
+    /// Limits and use of a tenant, as the store has read them.
     public struct Reading: Sendable, Equatable {
         public let limits: TenantLimits
         /// Bytes of bodies of ended attempts since midnight (UTC). Counted while the tenant has a limit.

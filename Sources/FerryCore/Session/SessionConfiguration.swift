@@ -174,7 +174,7 @@ public struct SessionConfiguration: FieldObject {
     ]
 }
 
-/// How a session ends.
+/// Way in which a session ends.
 public enum SessionInvalidation: String, FieldChoice {
     /// Its jobs continue.
     case finish
@@ -199,7 +199,7 @@ public final class SessionRecord: Sendable {
     public let secrets: JobSecrets
     /// `false` if the row is damaged or encrypted with another key.
     public let isReadable: Bool
-    /// How it was invalidated, or `nil`.
+    /// Way in which the session was invalidated, or `nil`.
     public let invalidation: SessionInvalidation?
     /// Time of the invalidation, or `nil`.
     public let invalidatedAt: Timestamp?

@@ -12,7 +12,7 @@ public enum JobState: String, Sendable, CaseIterable {
     }
 }
 
-/// What a `waiting` job waits for.
+/// Condition for which a `waiting` job waits.
 public enum WaitingFor: String, Sendable, CaseIterable {
     case beginDate = "begin_date"
     case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect

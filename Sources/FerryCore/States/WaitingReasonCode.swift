@@ -1,4 +1,4 @@
-/// Why a job waits, as a stable code; the table is in `docs/scheduling.md`.
+/// Reason for which a job waits, as a stable code; the table is in `docs/scheduling.md`.
 public enum WaitingReasonCode: String, ShownChoice {
     case beginDate = "begin_date"
     case retryBackoff = "retry_backoff"

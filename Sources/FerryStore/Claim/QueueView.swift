@@ -3,8 +3,8 @@ import FerryScheduler
 import Synchronization
 import Sys
 
-/// What the dispatcher knows of the queue: which claim queues may have jobs, and when it scans again. Lives
-/// on the dispatcher's thread.
+/// Knowledge of the dispatcher about the queue: which claim queues may have jobs, and when it scans again.
+/// Lives on the dispatcher's thread.
 struct QueueView {
     let queueState: QueueState
     var schedule = ClaimSchedule()
@@ -73,8 +73,7 @@ struct QueueView {
     /// Notes the end of an attempt: frees its scope and corrects the charge of its session.
     mutating func note(ended result: AttemptResult) {
         let attempt = result.attempt
-        note(closedAt: attempt.scope)
-        queueState.hostState.connections.forget(attempt)
+        note(closedAt: attempt.scope.origin)
         let charge = charged.removeValue(forKey: attempt.job)
         guard let trace = result.trace else { return }
         schedule.ended(
@@ -126,7 +125,8 @@ struct QueueView {
         guard isForThisNode(found) else { return }
         queueState.held.noteQueued(found.queue, head: found.head)
         var limit: Int?
-        if found.queue.origin != nil {
+        if let pool = found.queue.pool {
+            queueState.hostState.connections.note(pool, isQueued: true)
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
         }
         let victim = schedule.add(
@@ -195,7 +195,8 @@ struct QueueView {
             let queue = request.queue
             let share = sessions.share(tenant: queue.tenant, session: queue.session)
             if let origin = queue.origin {
-                claims.narrow.append(.init(request: request, sessionLimit: share.connectionLimit))
+                guard let narrow = narrowClaim(request, share) else { continue }
+                claims.narrow.append(narrow)
                 if queue.path.isEmpty, hosts.limitsPaths(tenant: queue.tenant, origin: origin) {
                     claims.mixed.insert(queue.id)
                 }
@@ -222,6 +223,29 @@ struct QueueView {
             }
         }
         return claims
+    }
+
+    /// Returns the claim from a narrow claim queue. Blocks the queue and returns `nil` if this node counts its
+    /// connections and none is free.
+    private mutating func narrowClaim(
+        _ request: ClaimSchedule.Request, _ share: SessionShare
+    ) -> Claims.Narrow? {
+        let room = request.queue.scope.flatMap {
+            queueState.hostState.connections.room($0, session: request.queue.session)
+        }
+        guard let room else {
+            return Claims.Narrow(
+                request: request, count: request.count, sessionLimit: share.connectionLimit)
+        }
+        guard room.count > 0 else {
+            // A connection that is free wakes it.
+            schedule.settle(
+                request, claimed: 0, .blocked(until: queueState.context.clock.now() + Self.limitedPauseMax))
+            return nil
+        }
+        return Claims.Narrow(
+            request: request, count: min(room.count, request.count),
+            sessionLimit: room.isCountedByRows ? share.connectionLimit : nil)
     }
 
     /// Returns `true` if limits count the queue's jobs, or some of them may have to move.
@@ -283,6 +307,7 @@ struct QueueView {
             schedule.settle(
                 narrow.request, claimed: leased.count,
                 rests ? .blocked(until: now + closedPause(nanoseconds)) : depth, head: leased.last)
+            noteEmptied(narrow.request.queue)
         }
         if !pausedQueues.isEmpty { settlePaused(claims, outcome) }
         for request in claims.requests { settleCount(request.queue, outcome.leased[request.queue.id]?.count) }
@@ -301,6 +326,14 @@ struct QueueView {
             }
         }
         if claims.scanAfter != nil { settleScan(outcome, nanoseconds) }
+    }
+
+    /// Notes that no job of a pool is queued any more, as far as is known.
+    private func noteEmptied(_ queue: ClaimQueue) {
+        guard let pool = queue.pool, !schedule.knows(queue.id) else { return }
+        let hasOthers = schedule.hasQueue(
+            tenant: pool.tenant, session: pool.session, origin: pool.origin)
+        if !hasOthers { queueState.hostState.connections.note(pool, isQueued: false) }
     }
 
     private mutating func settleCount(_ queue: ClaimQueue, _ leasedCount: Int?) {

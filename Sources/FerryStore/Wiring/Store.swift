@@ -1,4 +1,5 @@
 package import FerryCore
+import FerryScheduler
 import Logging
 package import Postgres
 import Synchronization
@@ -69,6 +70,7 @@ package final class Store: Sendable {
         let nodeState = NodeState(configuration)
         let hostState = HostState(configuration)
         let queueState = QueueState(context, signals, nodeState, hostState)
+        let permits = PermitTransaction(context, signals, nodeState, hostState.connections.permits)
         let recentResults = RecentResults()
         let sessionLoader = SessionLoader(context: context, signals: signals)
         let admission = Admission(
@@ -79,7 +81,12 @@ package final class Store: Sendable {
         (self.hostState, self.queueState) = (hostState, queueState)
         let dispatcher = JobDispatcher(queueState, numbering, recentResults, spool: spool)
         self.dispatcher = dispatcher
-        hostState.connections.connect { dispatcher.send(.wake) }
+        hostState.connections.connect(
+            work: { [weak dispatcher] in dispatcher?.send(.wake) },
+            free: { [weak dispatcher] pool in
+                queueState.begin(in: pool)
+                if hostState.connections.isQueued(pool) { dispatcher?.send(.connectionFree(pool.origin)) }
+            }, isAwaited: { queueState.held.isHeld($0) })
         queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0)) })
         let submissions = SubmissionWriter(insertion, reconcile: { dispatcher.send(.reconcile) })
         self.submissions = submissions
@@ -129,7 +136,7 @@ package final class Store: Sendable {
         eventTail = EventTail(context, signals)
         heartbeat = Heartbeat(
             context, signals, nodeState, admission, limitsCache, tenantLimitsLoader, sessionLoader,
-            spool: spool, stop: { queueState.stop($0, $1) })
+            permits, spool: spool, stop: { queueState.stop($0, $1) })
         let hosts = HostCoordinator(context, signals, nodeState, hostState.health)
         self.hosts = hosts
         let look: @Sendable () -> Void = { [weak dispatcher] in
@@ -147,7 +154,8 @@ package final class Store: Sendable {
                 hostCommands.adopt()
                 hosts.changed()
             }, onEvents: eventTail.wake, onSessions: { sessions.adopt() },
-            onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() })
+            onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() },
+            onPermits: { permits.noteStart() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -179,6 +187,8 @@ package final class Store: Sendable {
             context.logger.warning(
                 "what the last run was sending comes with its lease", metadata: ["error": "\(error)"])
         }
+        // Before the first claim; else a heartbeat takes them.
+        try heartbeat.settlePermits(database)
         database.close()
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])

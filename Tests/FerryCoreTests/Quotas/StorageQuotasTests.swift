@@ -12,7 +12,7 @@ struct StorageQuotasTests {
             limits.mapValues { .init(limits: $0) }, reading: quotas.beginReading(), at: .distantPast)
     }
 
-    @Test("what attempts reserve counts until their results say what is kept")
+    @Test("bytes that an attempt reserves count until its result replaces them by those that are kept")
     func reserve() {
         #expect(quotas.storageTenants == ["a"])
         #expect(quotas.reserve(60, for: jobs[0], of: "a"))
@@ -29,7 +29,7 @@ struct StorageQuotasTests {
         }
     }
 
-    @Test("a reading replaces what was added before it, and forgets what finished jobs had reserved")
+    @Test("a reading replaces the bytes added before it, and drops the reservations of finished jobs")
     func reading() {
         quotas.apply(stored: ["a": 70], finished: [])
         quotas.note(stored: 30, left: 0, by: jobs[0], of: "a")

@@ -75,7 +75,7 @@ import Testing
         defer { TemporaryDirectory.remove(path) }
         let checked = CheckedDirectories()
         let destination = Destination(
-            root: try StorageDirectory.root(path, .own), path: "new/sub/x", job: job(1))
+            root: try StorageDirectory.root(path, .own), .namedFile(path: "new/sub/x"), job: job(1))
         #expect(destination.failure(noting: checked) == nil && checked.directory(of: destination) == nil)
         mkdir(path + "/new", 0o755)
         mkdir(path + "/new/sub", 0o755)

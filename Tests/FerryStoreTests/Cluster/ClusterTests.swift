@@ -13,7 +13,7 @@ struct ClusterTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    /// What a killed process leaves behind: a running job and a heartbeat `age` seconds ago.
+    /// Leaves the state of a killed process: a running job and a heartbeat `age` seconds ago.
     private func leaveRunning(_ node: NodeID, age: Double, cancelRequested: Bool = false) throws -> JobID {
         let api = try TestNode(database.url, isWorker: false)
         let job = try api.submit(newJob()).id

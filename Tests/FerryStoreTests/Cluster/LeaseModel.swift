@@ -4,10 +4,10 @@ import FerryCore
 /// Rows change by the transition table of the source (`JobTransition`); times and the order of the queue are
 /// left out, so that any step may come whenever it is possible.
 struct LeaseModel: Sendable {
-    /// What an attempt has come to, until its node has written it.
+    /// Outcome of an attempt, until its node has written it.
     enum Outcome: UInt8, Sendable, CaseIterable { case succeeded, retry, returned, cancelled }
 
-    /// What a node remembers of an attempt.
+    /// Memory of a node about an attempt.
     struct Memory: Equatable, Sendable {
         enum Stage: Equatable, Sendable {
             case none, held, running
@@ -74,7 +74,7 @@ struct LeaseModel: Sendable {
         }
     }
 
-    /// How a node and the others see its lease.
+    /// State of a node's lease, for the node and for the others.
     enum NodeState: UInt64, Sendable {
         case valid
         /// The node has sent no heartbeat for so long that it trusts its lease no more. From now on others
@@ -94,7 +94,7 @@ struct LeaseModel: Sendable {
         case lostAnswer
     }
 
-    /// What must not be possible, and is found if it is.
+    /// Change of the model that breaks an invariant; the search must find the violation.
     enum Mutation: CaseIterable, Sendable {
         /// The result of any attempt is accepted.
         case withoutFencing

@@ -80,7 +80,7 @@ struct LeaseTests {
         #expect(Set(try node.attempts(2).map(\.job)) == Set(jobs.map(\.id)))
     }
 
-    /// Who writes a lease.
+    /// Writer of a lease.
     enum Writer: String, CaseIterable { case submissions, dispatcher }
 
     @Test(

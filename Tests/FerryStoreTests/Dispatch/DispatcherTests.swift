@@ -23,8 +23,8 @@ struct DispatcherTests {
         let record = try node.job(accepted.id).get().record
         #expect(record.state == .succeeded && record.revision == attempt.revision + 1)
         #expect(record.finishedAt.map { $0 >= attempt.startedAt } == true)
-        let response = try JSON.parse(try #require(record.responseJSON))
-        #expect(response["status"]?.integer == 200)
+        let response = try #require(record.storedResponse).read()
+        #expect(response.status == 200)
         eventually("the slot is free") { node.slots.freeCount == 4 }
         #expect(try node.status().running == 0)
     }
@@ -64,8 +64,8 @@ struct DispatcherTests {
         node.waitUntilFinished(accepted.id)
         let record = try node.job(accepted.id).get().record
         #expect(record.state == .failed && record.attempt == 3 && record.failedAttemptCount == 3)
-        let error = try JSON.parse(try #require(record.errorJSON))
-        #expect(error["code"]?.string == "connection_lost")
+        let error = try #require(record.error)
+        #expect(error.code.choice == .connectionLost)
     }
 
     @Test("a job that waits for a retry shows its last error and its next attempt")
@@ -76,7 +76,7 @@ struct DispatcherTests {
         node.end(try node.attempt(), failure())
         try eventually("the job waits") { try node.job(accepted.id).get().record.state == .waiting }
         let record = try node.job(accepted.id).get().record
-        #expect(record.waitingFor == .retry && record.errorJSON != nil && record.node == nil)
+        #expect(record.waitingFor == .retry && record.error != nil && record.node == nil)
         #expect(record.nextAttemptAt.map { $0 - record.createdAt > 400 } == true)
     }
 
@@ -204,7 +204,7 @@ struct DispatcherTests {
         node.waitUntilFinished(late.id)
         let record = try node.job(late.id).get().record
         #expect(record.state == .failed)
-        #expect(try JSON.parse(try #require(record.errorJSON))["code"]?.string == "resource_timeout")
+        #expect(record.error?.code.choice == .resourceTimeout)
     }
 
     @Test("a draining node leases nothing, and a stopping one gives back its running jobs")
@@ -295,7 +295,7 @@ struct DispatcherTests {
         try connection.execute(script: "DROP TRIGGER full_disk ON event_inbox")
         node.waitUntilFinished(accepted.id)
         let record = try node.job(accepted.id).get().record
-        #expect(record.state == .succeeded && record.attempt == 1 && record.errorJSON == nil)
+        #expect(record.state == .succeeded && record.attempt == 1 && record.storedError == nil)
         #expect(node.runner.begun.take().isEmpty)
     }
 
@@ -309,7 +309,7 @@ struct DispatcherTests {
         node.waitUntilFinished(accepted[0].id)
         let record = try node.job(accepted[0].id).get().record
         #expect(record.state == .failed && record.attempt == 1)
-        #expect(try JSON.parse(try #require(record.errorJSON))["code"]?.string == "internal_error")
+        #expect(record.error?.code.choice == .internalError)
         try eventually("the other one has succeeded") {
             try node.job(accepted[1].id).get().record.state == .succeeded
         }

@@ -53,7 +53,7 @@ struct RecentResultTests {
         }
     }
 
-    @Test("what can still change, or what the row alone knows, is read from the database")
+    @Test("jobs that can still change, or whose row has more than the result, are read from the database")
     func notKept() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -112,8 +112,7 @@ struct RecentResultTests {
         let record = JobRecord(
             id: job.id, tenant: "acme", state: .succeeded, waitingFor: nil, revision: 1, attempt: 1,
             failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
-            finishedAt: nil, nextAttemptAt: nil, retryOf: nil, storedSpec: job.storedSpec, responseJSON: nil,
-            resultJSON: nil, errorJSON: nil, body: nil)
+            retryOf: nil, storedSpec: job.storedSpec)
         return FinishedJob(Lease(job: job.id, attempt: 1, revision: 1), record, lastAttempt: [])
     }
 }

@@ -6,7 +6,7 @@ public struct JobQuestion: Sendable, Equatable {
         case begin, redirect, challenge
         case urlExpired = "url_expired"
 
-        /// What a job with such a question waits for.
+        /// Condition for which a job with such a question waits.
         public var waitingFor: WaitingFor {
             switch self {
             case .begin: .confirmation
@@ -87,7 +87,7 @@ public struct JobQuestion: Sendable, Equatable {
         }
     }
 
-    /// What a question is about.
+    /// Subject of a question.
     public enum Subject: Sendable, Equatable {
         case begin
         case redirect(status: Int, Hop)
@@ -98,7 +98,7 @@ public struct JobQuestion: Sendable, Equatable {
         case urlExpired
     }
 
-    /// What the question is about.
+    /// Subject of the question.
     public var subject: Subject
     /// The response that the question is about, or `nil` if there is none, or libcurl does not report it.
     public var response: Response?

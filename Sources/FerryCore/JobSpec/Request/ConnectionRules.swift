@@ -1,5 +1,5 @@
-/// How a job's requests reach and authenticate to their server, where that differs from the default.
-/// `ConnectionSecrets` has the secrets.
+/// Rules by which a job's requests reach and authenticate to their server, where they differ from the
+/// default. `ConnectionSecrets` has the secrets.
 public struct ConnectionRules: Sendable, Equatable {
     /// Version of HTTP.
     public enum HTTPVersion: String, FieldChoice {

@@ -7,14 +7,23 @@ func headerFields(
     _ visitor: inout some FieldVisitor, _ lines: inout [JobSpec.Pair], hidesValues: Bool = false,
     _ traits: FieldTraits, _ text: String
 ) {
-    var map = HeaderMap(lines, hidesValues: hidesValues)
+    let hidden = hidesValues ? HiddenValues.all : .credentials
+    var map = HeaderMap(lines, hidden)
     visitor.field("headers", &map, traits, text)
-    var list = HeaderLines(map.lines, hidesValues: hidesValues)
+    var list = HeaderLines(map.lines, hidden)
     visitor.field(
         "header_fields", &list, traits,
         "Every line of the header section in order, for names that occur more than once. A request gives "
             + "either this or headers, or the same fields in both. The rules are those of headers.")
     lines = list.lines
+}
+
+/// The values of header fields that no reader sees.
+enum HiddenValues {
+    case none
+    /// Of fields that `HeaderRules` calls secret.
+    case credentials
+    case all
 }
 
 extension [JobSpec.Pair] {
@@ -33,9 +42,7 @@ extension [JobSpec.Pair] {
     /// Returns one field for each name: values of the same name are combined in order with a comma (RFC 9110
     /// §5.3). `Set-Cookie` is left out, because its values cannot be combined.
     var combined: [JobSpec.Pair] {
-        guard hasRepeatedNames || contains(where: { HeaderRules.isSame($0.name, "set-cookie") }) else {
-            return self
-        }
+        guard !isMap else { return self }
         var fields: [JobSpec.Pair] = []
         fields.reserveCapacity(count)
         var places: [String: Int] = Dictionary(minimumCapacity: count)
@@ -50,6 +57,11 @@ extension [JobSpec.Pair] {
             }
         }
         return fields
+    }
+
+    /// `true` if the combined fields are all lines.
+    fileprivate var isMap: Bool {
+        !hasRepeatedNames && !contains { HeaderRules.isSame($0.name, "set-cookie") }
     }
 
     /// Returns `true` if the combined fields are these, in any order and case.
@@ -90,35 +102,42 @@ extension JSON {
 }
 
 extension JSONWriter {
-    /// Writes header fields as a map. `isRedacted`: as in `FieldValue.encode`; credentials are always hidden.
-    /// `hidesValues`: hides all values.
-    mutating func headerMap(_ fields: [JobSpec.Pair], hidesValues: Bool = false, isRedacted: Bool) {
+    /// Writes header fields as a map. `isRedacted`: as in `FieldValue.encode`.
+    mutating func headerMap(
+        _ fields: [JobSpec.Pair], _ hidden: HiddenValues = .credentials, isRedacted: Bool
+    ) {
         beginObject()
         for field in fields {
             name(field.name)
-            value(of: field, hidesValues: hidesValues, isRedacted: isRedacted)
+            value(of: field, hidden, isRedacted: isRedacted)
         }
         endObject()
     }
 
     /// Like `headerMap`, for the list of lines.
-    mutating func headerLines(_ lines: [JobSpec.Pair], hidesValues: Bool = false, isRedacted: Bool) {
+    mutating func headerLines(
+        _ lines: [JobSpec.Pair], _ hidden: HiddenValues = .credentials, isRedacted: Bool
+    ) {
         beginArray()
         for line in lines {
             beginObject()
             member("name", line.name)
             name("value")
-            value(of: line, hidesValues: hidesValues, isRedacted: isRedacted)
+            value(of: line, hidden, isRedacted: isRedacted)
             endObject()
         }
         endArray()
     }
 
     /// Writes the value of a header field, or `{"set": true}` in its place.
-    private mutating func value(of line: JobSpec.Pair, hidesValues: Bool, isRedacted: Bool) {
-        if hidesValues || HeaderRules.isSecret(line.name)
-            || isRedacted && !NonSecretFields.contains(line.name)
-        {
+    private mutating func value(of line: JobSpec.Pair, _ hidden: HiddenValues, isRedacted: Bool) {
+        let isHidden =
+            switch hidden {
+            case .none: false
+            case .credentials: HeaderRules.isSecret(line.name)
+            case .all: true
+            }
+        if isHidden || isRedacted && !NonSecretFields.contains(line.name) {
             raw(setMark)
         } else {
             value(line.value)
@@ -164,12 +183,15 @@ private struct HeaderSection {
 
 /// Header fields as a map. While a body is read, secret values are among them; `takeSecrets` moves them out.
 struct HeaderMap: FieldValue {
-    var lines: [JobSpec.Pair]
-    private var hidesValues: Bool
+    let lines: [JobSpec.Pair]
+    private let hidden: HiddenValues
+    /// `true` if the stored form has the list, or `nil` if the names decide.
+    private let isList: Bool?
 
-    init(_ lines: [JobSpec.Pair], hidesValues: Bool = false) {
+    init(_ lines: [JobSpec.Pair], _ hidden: HiddenValues = .credentials, isList: Bool? = nil) {
         self.lines = lines
-        self.hidesValues = hidesValues
+        self.hidden = hidden
+        self.isList = isList
     }
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
@@ -214,10 +236,10 @@ struct HeaderMap: FieldValue {
         json.members.map { HeaderMap($0.map { JobSpec.Pair($0.name, $0.value.string ?? "") }) }
     }
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.headerMap(lines.combined, hidesValues: hidesValues, isRedacted: isRedacted)
+        writer.headerMap(isList == false ? lines : lines.combined, hidden, isRedacted: isRedacted)
     }
-    /// The stored form has one of the two forms: the list only if names are repeated.
-    var isLeftOut: Bool { lines.isEmpty || lines.hasRepeatedNames }
+    /// The stored form has one of the two forms: by default the list only if names are repeated.
+    var isLeftOut: Bool { lines.isEmpty || isList ?? lines.hasRepeatedNames }
     static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
         let reference = JSON.object([JSON.Member("$ref", "#/components/schemas/ShownFieldValue")])
         return [JSON.Member("type", "object"), JSON.Member("additionalProperties", reference)]
@@ -234,12 +256,15 @@ struct HeaderMap: FieldValue {
 
 /// Header fields as a list of lines.
 struct HeaderLines: FieldValue {
-    var lines: [JobSpec.Pair]
-    private var hidesValues: Bool
+    let lines: [JobSpec.Pair]
+    private let hidden: HiddenValues
+    /// `true` if the stored form has the list, or `nil` if the names decide.
+    private let isList: Bool?
 
-    init(_ lines: [JobSpec.Pair], hidesValues: Bool = false) {
+    init(_ lines: [JobSpec.Pair], _ hidden: HiddenValues = .credentials, isList: Bool? = nil) {
         self.lines = lines
-        self.hidesValues = hidesValues
+        self.hidden = hidden
+        self.isList = isList
     }
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderLines? {
@@ -271,9 +296,9 @@ struct HeaderLines: FieldValue {
         }
     }
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.headerLines(lines, hidesValues: hidesValues, isRedacted: isRedacted)
+        writer.headerLines(lines, hidden, isRedacted: isRedacted)
     }
-    var isLeftOut: Bool { !lines.hasRepeatedNames }
+    var isLeftOut: Bool { !(isList ?? lines.hasRepeatedNames) }
     static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
         [
             JSON.Member("type", "array"),
@@ -317,6 +342,34 @@ extension TextRule {
     fileprivate static let headerValue = TextRule(
         0...Int.max, pattern: HeaderLine.valuePattern[0].value.string
     ) { _ in nil }
+}
+
+/// Declares the header fields of a response in the two forms of `headerFields`. The stored form has the list
+/// if the map does not have every line.
+func responseHeaderFields(_ visitor: inout some FieldVisitor, _ lines: inout [JobSpec.Pair]) {
+    let isList = !lines.isMap
+    var map = HeaderMap(lines, .none, isList: isList)
+    visitor.field(
+        "headers", &map, .plain,
+        "Header fields by name; values of the same name are combined with a comma (RFC 9110 §5.3). "
+            + "Set-Cookie is only in header_fields. Clients and admins see all values. Viewers, events and "
+            + "webhooks see the values of fields that carry no credentials.")
+    var list = HeaderLines(map.lines, .none, isList: isList)
+    visitor.field("header_fields", &list, .plain, "Every line of the header section in order.")
+    lines = list.lines
+}
+
+extension [JSON.Member] {
+    /// Adds the header fields of a response that may be secret, in the form that is stored.
+    mutating func append(responseFields fields: [JobSpec.Pair]) {
+        let secret = fields.filter { !NonSecretFields.contains($0.name) }
+        guard !secret.isEmpty else { return }
+        if fields.isMap {
+            append(JSON.Member("headers", .object(secret.map { JSON.Member($0.name, .string($0.value)) })))
+        } else {
+            append(JSON.Member("header_fields", JSON(headerLines: fields)))
+        }
+    }
 }
 
 /// Writes the member that has header fields in a stored object: `headers`, or `header_fields` if names are

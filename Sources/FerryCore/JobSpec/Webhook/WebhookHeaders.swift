@@ -42,7 +42,7 @@ public enum WebhookHeaders {
         var shown = JSONWriter()
         shown.beginObject()
         shown.name("header_fields")
-        shown.headerLines(names, hidesValues: true, isRedacted: true)
+        shown.headerLines(names, .all, isRedacted: true)
         shown.endObject()
         let patch = JSON.object([JSON.Member("header_fields", JSON(headerLines: lines))])
         return SealedDocument.make(shown.bytes, secrets: patch, seal)

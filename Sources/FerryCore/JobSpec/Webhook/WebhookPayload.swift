@@ -1,4 +1,4 @@
-/// How much of the job the deliveries of a webhook contain.
+/// Extent to which the deliveries of a webhook contain the job.
 public enum WebhookPayload: String, FieldChoice {
     /// The job as `GET` shows it.
     case full

@@ -11,7 +11,7 @@ import Testing
 /// scan_claim_queues.sql and lock_unreachable_jobs.sql ask, and what keeps a node from asking. And what a job
 /// that was put off waits for.
 @Suite("Reasons why jobs wait", .onOwnThread)
-struct ReasonTests {
+struct ClaimObstacleTests {
     let database: TestDatabase
     /// Its only slot is in use, unless a test says otherwise.
     let node: TestNode

@@ -5,7 +5,7 @@ import TestThreads
 import Testing
 
 @Suite("Pauses, drains and the limit of unfinished jobs", .onOwnThread)
-struct HoldTests {
+struct PauseTests {
     private func job(_ origin: ScriptedOrigin) -> String {
         #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
     }

@@ -8,9 +8,9 @@ import Testing
 
 @testable import FerryStore
 
-/// What the simulated scheduler promises, on three nodes and a real PostgreSQL.
+/// Invariants of the simulated scheduler, on three nodes and a real PostgreSQL.
 @Suite("Invariants of the queue", .onOwnThread)
-struct LawTests {
+struct QueueInvariantTests {
     private static let limited = "https://limited.example.org:443"
     private static let paused = "https://paused.example.org:443"
     private static let workerCount = 3
@@ -19,7 +19,7 @@ struct LawTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    /// What ran, in the order in which it began.
+    /// Record of the attempts that ran, in the order in which they began.
     private final class Record: Sendable {
         private struct State {
             var begun: [Attempt] = []

@@ -7,7 +7,7 @@ import Testing
 
 /// With one slot, the origin gets requests in the order of the starts.
 @Suite("Queue order", .onOwnThread)
-struct ShareTests {
+struct QueueOrderTests {
     /// Returns the paths of `count` requests in their order at the origin. `submit` queues the jobs while the
     /// cluster is paused; `inspect` runs after the last request.
     private func requestedPaths(

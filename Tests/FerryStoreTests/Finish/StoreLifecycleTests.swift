@@ -8,7 +8,7 @@ import TestThreads
 import Testing
 
 @Suite("Start and stop of a store", .onOwnThread)
-struct LifeTests {
+struct StoreLifecycleTests {
     @Test("a started store serves reads, and leases nothing until `beginWork`")
     func beginning() throws {
         let database = try TestDatabase(template: template)

@@ -9,7 +9,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Prefetched jobs", .onOwnThread)
-struct HeldTests {
+struct PrefetchTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -58,7 +58,7 @@ struct HeldTests {
         return held.all.map(\.attempt.job)
     }
 
-    /// What runs, and how much did at most.
+    /// Number of running attempts, and its maximum.
     private final class Gauge: Sendable {
         let begun = Mailbox<Attempt>()
         private let counts = Mutex((live: 0, most: 0))
@@ -348,7 +348,7 @@ struct HeldTests {
         defer { api.store.stop() }
         for job in held {
             let record = try api.job(job).get().record
-            #expect(record.state == .queued && record.failedAttemptCount == 0 && record.errorJSON == nil)
+            #expect(record.state == .queued && record.failedAttemptCount == 0 && record.storedError == nil)
         }
     }
 

@@ -4,9 +4,9 @@ import Sys
 import TestSupport
 import Testing
 
-/// What could hold up the sender's loop, and how that is found out.
+/// Causes that could hold up the sender's loop, and the detection of them.
 @Suite("The sender's loop")
-struct LoopTests {
+struct SenderLoopTests {
     @Test("a response with an unrequested coding is not an answer")
     func coded() throws {
         let receiver = try Receiver(

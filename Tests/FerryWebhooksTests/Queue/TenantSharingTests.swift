@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite("Requests shared between tenants")
-struct SharingTests {
+struct TenantSharingTests {
     @Test("a delivery leased to a stopped sender is returned at once")
     func handedOverLate() throws {
         let credits = DeliveryCredits()

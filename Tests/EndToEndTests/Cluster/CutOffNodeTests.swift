@@ -5,7 +5,7 @@ import TestThreads
 import Testing
 
 @Suite("Unreachable hosts of one node", .onOwnThread)
-struct CutOffTests {
+struct CutOffNodeTests {
     @Test("a node that reaches no host leaves the jobs to the other node")
     func cutOff() throws {
         let origin = try ScriptedOrigin.answering { _, _ in

@@ -8,7 +8,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Queued jobs of unreachable origins", .onOwnThread)
-struct AwayTests {
+struct UnreachableOriginTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -76,8 +76,8 @@ struct AwayTests {
         try eventually("they wait") { try countedStates(database.url) == ["waiting": 302] }
         let record = try node.job(patient[299].id).get().record
         #expect(record.waitingFor == .connectivity && record.attempt == 0 && record.startedAt == nil)
-        let error = try record.errorJSON.map { try JSON.parse($0) }
-        #expect(error?["code"]?.string == "could_not_connect")
+        let error = record.error
+        #expect(error?.code.choice == .couldNotConnect)
         let counts = try node.status()
         #expect(counts.waiting == 302 && counts.queued == 0 && counts.running == 0)
         try eventually("each is told of once") {

@@ -7,16 +7,16 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What the database cannot do for a while must change nothing of what happens, only when.
+/// Errors of the database that last for a while change the time of results, not the results.
 @Suite("Errors in any table", .onOwnThread)
-struct EveryTableTests {
+struct TableErrorTests {
     static let tables = [
         "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_outbox", "claim_queues",
         "hosts",
         "event_inbox", "events", "sessions", "deliveries", "delivery_tries", "schedules", "schedule_runs",
         "idempotency_keys", "unacknowledged_jobs",
     ]
-    /// Out of time, and undone in favor of somebody else.
+    /// Statement timeout, and rollback after a deadlock.
     static let troubles =
         tables.map { ($0, "57014") }
         + ["jobs", "event_inbox", "deliveries", "sessions"].map { ($0, "40P01") }
@@ -165,7 +165,7 @@ private final class Day: Sendable {
         node.store.schedules.wake()
     }
 
-    /// What a sender does to whom every receiver answers 204.
+    /// Delivers what is due, to receivers that answer 204.
     private func deliver() throws {
         let found = Mailbox<ClaimedDeliveries>()
         node.store.deliveries.claim(DeliveryDemand(total: 100, other: 100), leaseSeconds: 600) {

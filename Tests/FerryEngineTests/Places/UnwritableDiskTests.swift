@@ -7,7 +7,7 @@ import Testing
 
 @testable import FerryEngine
 
-@Suite("Disks that cannot be written to", .onOwnThread) struct StorageTroubleTests {
+@Suite("Disks that cannot be written to", .onOwnThread) struct UnwritableDiskTests {
     private static let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsome".utf8)
 
     /// `isReadOnly`: when the engine starts.

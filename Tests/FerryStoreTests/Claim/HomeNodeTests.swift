@@ -8,7 +8,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Jobs that only one node can run", .onOwnThread)
-struct HomeTests {
+struct HomeNodeTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -21,7 +21,9 @@ struct HomeTests {
                 home: home.id))
     }
 
-    @Test("such jobs run on that node, even if their origin is limited", arguments: [false, true])
+    @Test(
+        "jobs begin on the node that alone can run them, even if their origin is limited",
+        arguments: [false, true])
     func placed(isLimited: Bool) throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }
@@ -43,7 +45,7 @@ struct HomeTests {
         #expect(try second.job(job.id).get().record.state == .succeeded)
     }
 
-    @Test("such jobs wait for a busy node, delay no others, and run elsewhere when the node is gone")
+    @Test("jobs for a busy node wait for it, delay no others, and run elsewhere when the node is gone")
     func busy() throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }
@@ -157,7 +159,7 @@ struct HomeTests {
         #expect(try buffers(Statements.scanClaimQueues, look, &connection) < 60)
     }
 
-    @Test("a session's limit counts such jobs together with its other jobs")
+    @Test("a session's limit counts jobs that only one node can run together with its other jobs")
     func sessionLimit() throws {
         let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 4) }
         defer { nodes.forEach { $0.store.stop() } }

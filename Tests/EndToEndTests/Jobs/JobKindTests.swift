@@ -5,8 +5,8 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What each kind of job sends and keeps", .onOwnThread)
-struct KindTests {
+@Suite("Requests and results of each kind of job", .onOwnThread)
+struct JobKindTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }

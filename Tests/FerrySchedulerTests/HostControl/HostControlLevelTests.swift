@@ -3,7 +3,7 @@ import FerryScheduler
 import Testing
 
 @Suite("Levels of host control")
-struct LevelTests {
+struct HostControlLevelTests {
     @Test("a window decreases to what the host served and increases by a sixteenth, an eighth, and so on")
     func window() {
         var window = AIMDWindow(size: 200)

@@ -6,7 +6,7 @@ import TestThreads
 import Testing
 
 @Suite("Deadlines, waiting reasons and renewed URLs", .onOwnThread)
-struct HintTests {
+struct DeadlineTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }

@@ -8,7 +8,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Submissions while the database fails", .onOwnThread)
-struct SubmissionAwayTests {
+struct SubmissionOutageTests {
     @Test("without a database a submission that is refused at once gets one reply")
     func answeredOnce() throws {
         let server = try TestServer()

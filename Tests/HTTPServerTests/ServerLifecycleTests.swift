@@ -22,7 +22,7 @@ private final class SilentStream: ResponseStream {
     func cancelled() { cancelledTimes.add(1, ordering: .relaxed) }
 }
 
-@Suite struct LifeTests {
+@Suite struct ServerLifecycleTests {
     private func ask(_ client: Client, _ path: String = "/") throws {
         try client.send("GET \(path) HTTP/1.1\r\nHost: a\r\n\r\n")
     }

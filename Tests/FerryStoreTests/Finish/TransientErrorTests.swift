@@ -7,7 +7,7 @@ import TestThreads
 import Testing
 
 @Suite("Temporary errors of the database", .onOwnThread)
-struct TroubleTests {
+struct TransientErrorTests {
     let database: TestDatabase
     let node: TestNode
 

@@ -128,6 +128,9 @@ struct QueueView {
         if let pool = found.queue.pool {
             queueState.hostState.connections.note(pool, isQueued: true)
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
+            // Some more are claimed ahead if this node counts the connections.
+            let isAlone = queueState.hostState.connections.permits.isHeld
+            limit = limit.map { $0 + (isAlone ? HeldAttempts.countMax : 0) }
         }
         let victim = schedule.add(
             found.queue, head: found.head, weight: share.weight, limit: limit,
@@ -176,8 +179,10 @@ struct QueueView {
     }
 
     /// Returns what the next transaction asks for: `count` jobs, and `held` more to prefetch unless a limit
-    /// applies to one of the claim queues. Follow with `settle` or `abandon`.
-    mutating func plan(_ count: Int, held: Int = 0, scans: Bool) -> Claims {
+    /// applies to one of the claim queues. `ahead`: those of `count` that may wait for connections which this
+    /// node counts. Follow with `settle` or `abandon`.
+    mutating func plan(_ count: Int, held: Int = 0, ahead: Int = 0, scans: Bool) -> Claims {
+        var ahead = ahead
         var claims = Claims()
         let (sessions, hosts) = (queueState.context.sessions.current, queueState.context.configuration.hosts)
         let now = Sys.monotonicNanoseconds()
@@ -195,7 +200,7 @@ struct QueueView {
             let queue = request.queue
             let share = sessions.share(tenant: queue.tenant, session: queue.session)
             if let origin = queue.origin {
-                guard let narrow = narrowClaim(request, share) else { continue }
+                guard let narrow = narrowClaim(request, share, &ahead) else { continue }
                 claims.narrow.append(narrow)
                 if queue.path.isEmpty, hosts.limitsPaths(tenant: queue.tenant, origin: origin) {
                     claims.mixed.insert(queue.id)
@@ -225,10 +230,10 @@ struct QueueView {
         return claims
     }
 
-    /// Returns the claim from a narrow claim queue. Blocks the queue and returns `nil` if this node counts its
-    /// connections and none is free.
+    /// Returns the claim from a narrow claim queue: `ahead` jobs more than connections are free, as far as this
+    /// node alone counts them. Blocks the queue and returns `nil` if nothing is to be claimed.
     private mutating func narrowClaim(
-        _ request: ClaimSchedule.Request, _ share: SessionShare
+        _ request: ClaimSchedule.Request, _ share: SessionShare, _ ahead: inout Int
     ) -> Claims.Narrow? {
         let room = request.queue.scope.flatMap {
             queueState.hostState.connections.room($0, session: request.queue.session)
@@ -237,14 +242,16 @@ struct QueueView {
             return Claims.Narrow(
                 request: request, count: request.count, sessionLimit: share.connectionLimit)
         }
-        guard room.count > 0 else {
+        let count = min(request.count, room.count + (room.isCountedByRows ? 0 : ahead))
+        ahead -= max(0, count - room.count)
+        guard count > 0 else {
             // A connection that is free wakes it.
             schedule.settle(
                 request, claimed: 0, .blocked(until: queueState.context.clock.now() + Self.limitedPauseMax))
             return nil
         }
         return Claims.Narrow(
-            request: request, count: min(room.count, request.count),
+            request: request, count: count,
             sessionLimit: room.isCountedByRows ? share.connectionLimit : nil)
     }
 

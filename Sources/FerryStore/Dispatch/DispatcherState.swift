@@ -293,7 +293,12 @@ struct DispatcherState {
             let most = turnover.wanted(capacity: slots.capacity) - queueState.held.prefetchedCount
             reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
         }
-        let claims = queue.plan(reserved.slots, held: reserved.held, scans: queue.scans(now))
+        var ahead = 0
+        if now >= prefetchesNothingUntil {
+            ahead = turnover.wanted(capacity: slots.capacity) - queueState.held.prefetchedCount
+        }
+        let claims = queue.plan(
+            reserved.slots, held: reserved.held, ahead: max(0, ahead), scans: queue.scans(now))
         if !claims.prefetches {
             slots.settle(reserved.held)
             reserved.held = 0

@@ -10,7 +10,7 @@ import Sys
 /// Otherwise the first connection of an attempt comes with its lease. For further ones the dispatcher asks
 /// the database for all requests that have gathered (`ConnectionTransaction`), and writes there which
 /// connections were given back.
-final class ConnectionRegistry: ConnectionLimiter {
+final class ConnectionRegistry: Sendable {
     /// Attempt that holds connections.
     struct Owner: Hashable, Sendable {
         let job: JobID
@@ -37,7 +37,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         let reply: @Sendable (ConnectionGrant) -> Void
     }
     /// The counter of the connections of a scope.
-    private enum Counting: Equatable {
+    enum Counting: Equatable {
         case nothing
         /// This node, up to the limit of the session.
         case memory(Int)
@@ -55,7 +55,8 @@ final class ConnectionRegistry: ConnectionLimiter {
         /// It goes back to the queue: claims decide.
         case refused
     }
-    private struct State {
+    /// The state of the registry, under its lock.
+    struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
         var ledger = PermitLedger<Owner>()
         /// Replies to owners that wait for their first connection.
@@ -92,15 +93,15 @@ final class ConnectionRegistry: ConnectionLimiter {
 
     /// The lease with which this node counts connections alone.
     let permits = PermitLease()
-    private let hosts: HostLimits
+    let hosts: HostLimits
     private let sessions: SessionCache
-    private let clock: DatabaseClock
-    private let state = Mutex(State())
-    private let hasHoldings = Atomic<Bool>(false)
-    private let pendingWork = Atomic<Bool>(false)
-    private let wake = Mutex(Callback {})
-    private let free = Mutex(ValueCallback<ConnectionPool> { _ in })
-    private let waiters = Mutex<Waiters?>(nil)
+    let clock: DatabaseClock
+    let state = Mutex(State())
+    let hasHoldings = Atomic<Bool>(false)
+    let pendingWork = Atomic<Bool>(false)
+    let wake = Mutex(Callback {})
+    let free = Mutex(ValueCallback<ConnectionPool> { _ in })
+    let waiters = Mutex<Waiters?>(nil)
 
     init(_ configuration: StoreConfiguration) {
         hosts = configuration.hosts
@@ -121,7 +122,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     }
 
     /// In an object: each read of a function in a mutex would wrap it once more.
-    private final class Waiters: Sendable {
+    final class Waiters: Sendable {
         let contains: @Sendable (ConnectionPool) -> Bool
         init(_ contains: @escaping @Sendable (ConnectionPool) -> Bool) { self.contains = contains }
     }
@@ -226,182 +227,9 @@ final class ConnectionRegistry: ConnectionLimiter {
         for reply in replies { reply(.granted) }
     }
 
-    // MARK: Requests of attempts
+    // MARK: Limits
 
-    func hold(on scope: RequestScope) -> HostHold? {
-        hosts.isEmpty ? nil : hosts.hold(on: scope, at: clock.now())
-    }
-
-    func ask(
-        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
-    ) -> ConnectionGrant? {
-        if let hold = hold(on: scope) { return .refused(hold) }
-        let key = Key(owner: Owner(attempt), scope: scope)
-        let session = attempt.spec.session
-        let pool = ConnectionPool(scope, session: session)
-        // Before the lock, which threads take that have the lock of held attempts.
-        let isAwaited = permits.isHeld && waiters.withLock { $0 }?.contains(pool) ?? false
-        let (answer, isChanged): (ConnectionGrant?, Bool) = state.withLock { state in
-            if scope.origin == attempt.origin, !state.ledger.isUsingFirst(key.owner) {
-                return (askAgain(key.owner, scope, pool, &state, reply), false)
-            }
-            switch counting(scope, session) {
-            case .nothing: break
-            case .memory(let limit):
-                guard !isAwaited, !state.queued.contains(pool), state.ledger.count(of: pool) < limit else {
-                    return (.refused(hold(scope, session)), false)
-                }
-            case .suspended: return (.refused(hold(scope, session)), false)
-            case .database(let limit):
-                guard state.ledger.take(pool, limit: limit) else {
-                    return (.refused(hold(scope, session)), false)
-                }
-                state.asks.append(Ask(key: key, session: session, reply: reply))
-                return (nil, true)
-            }
-            _ = state.ledger.take(pool, limit: nil)
-            add(key, session, &state)
-            return (.granted, false)
-        }
-        if isChanged { notePendingWork() }
-        return answer
-    }
-
-    /// Asks for the first connection of an attempt that has returned it. The row of a running attempt counts
-    /// it anyway.
-    private func askAgain(
-        _ owner: Owner, _ scope: RequestScope, _ pool: ConnectionPool, _ state: inout State,
-        _ reply: @escaping @Sendable (ConnectionGrant) -> Void
-    ) -> ConnectionGrant? {
-        let limit: Int? =
-            switch counting(scope, pool.session) {
-            case .nothing: nil
-            case .memory(let limit): limit
-            case .database(let limit): limit
-            case .suspended: sessionLimit(scope, pool.session)
-            }
-        guard let limit else {
-            _ = state.ledger.beginFirst(owner, in: pool, limit: nil)
-            return .granted
-        }
-        switch state.ledger.askAgain(owner, in: pool, limit: limit) {
-        case .granted: return .granted
-        case .refused: return .refused(hold(scope, pool.session))
-        case .waits:
-            state.waiting[owner] = reply
-            return nil
-        }
-    }
-
-    /// Notes a further connection, which the ledger has counted.
-    private func add(_ key: Key, _ session: String, isWritten: Bool = false, _ state: inout State) {
-        let empty = Holding(session: session)
-        var holding = state[key] ?? empty
-        holding.count += 1
-        if isWritten { holding.writtenCount = holding.writtenCount.map { $0 + 1 } }
-        state[key] = holding
-        hasHoldings.store(true, ordering: .releasing)
-    }
-
-    func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
-        let key = Key(owner: Owner(attempt), scope: scope)
-        let (isChanged, free): (Bool, Free) = state.withLock { state in
-            var free = Free()
-            guard var holding = state[key], holding.count > 0 else {
-                if scope.origin == attempt.origin { endFirst(attempt, &free, &state) }
-                return (false, free)
-            }
-            holding.count -= 1
-            state[key] = holding
-            let pool = ConnectionPool(scope, session: holding.session)
-            state.ledger.free(pool)
-            noteFree(pool, scope, &free, &state)
-            return (note(key, holding, &state), free)
-        }
-        if isChanged { notePendingWork() }
-        tell(free)
-    }
-
-    /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
-    /// what is left.
-    func forget(_ attempt: Attempt) {
-        let (isChanged, free): (Bool, Free) = state.withLock { state in
-            var (isChanged, free) = (false, Free())
-            endFirst(attempt, &free, &state)
-            guard hasHoldings.load(ordering: .acquiring) else { return (false, free) }
-            for key in state.keys(of: Owner(attempt)) {
-                guard var holding = state[key] else { continue }
-                let pool = ConnectionPool(key.scope, session: holding.session)
-                for _ in 0..<holding.count { state.ledger.free(pool) }
-                if holding.count > 0 { noteFree(pool, key.scope, &free, &state) }
-                holding.count = 0
-                state[key] = holding
-                if note(key, holding, &state) { isChanged = true }
-            }
-            return (isChanged, free)
-        }
-        if isChanged { notePendingWork() }
-        tell(free)
-    }
-
-    /// Connections that are free, and owners that got one of them.
-    private struct Free {
-        var pools: [ConnectionPool] = []
-        var replies: [@Sendable (ConnectionGrant) -> Void] = []
-    }
-
-    private func endFirst(_ attempt: Attempt, _ free: inout Free, _ state: inout State) {
-        let owner = Owner(attempt)
-        if !state.waiting.isEmpty { state.waiting[owner] = nil }
-        guard let pool = state.ledger.endFirst(owner) else { return }
-        noteFree(pool, attempt.scope, &free, &state)
-    }
-
-    private func noteFree(
-        _ pool: ConnectionPool, _ scope: RequestScope, _ free: inout Free, _ state: inout State
-    ) {
-        guard permits.isHeld, let limit = sessionLimit(scope, pool.session) else { return }
-        free.replies += state.serve(pool, limit: limit)
-        free.pools.append(pool)
-    }
-
-    private func tell(_ free: Free) {
-        for reply in free.replies { reply(.granted) }
-        guard !free.pools.isEmpty else { return }
-        let tell = self.free.withLock { $0 }
-        for pool in free.pools { tell(pool) }
-    }
-
-    /// Marks holdings of scopes that are limited now and were not before, so that they are written to the
-    /// database. Call when limits have changed.
-    func recount() {
-        guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isChanged = state.withLock { state in
-            for key in state.keys {
-                guard let holding = state[key], holding.count != holding.writtenCount,
-                    isWritten(key.scope, holding.session)
-                else { continue }
-                state.changed.insert(key)
-            }
-            return !state.changed.isEmpty
-        }
-        if isChanged { pendingWork.store(true, ordering: .releasing) }
-    }
-
-    /// Records a changed holding. Returns `true` if it has to be written to the database.
-    private func note(_ key: Key, _ holding: Holding, _ state: inout State) -> Bool {
-        if holding.count == holding.writtenCount, holding.count == 0 {
-            state[key] = nil
-            state.changed.remove(key)
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
-            return false
-        }
-        guard holding.writtenCount != 0 || isWritten(key.scope, holding.session) else { return false }
-        state.changed.insert(key)
-        return true
-    }
-
-    private func counting(_ scope: RequestScope, _ session: String) -> Counting {
+    func counting(_ scope: RequestScope, _ session: String) -> Counting {
         let limit = sessionLimit(scope, session)
         let isHostLimited = hosts.limit(of: scope) != nil
         guard limit != nil || isHostLimited else { return .nothing }
@@ -414,12 +242,12 @@ final class ConnectionRegistry: ConnectionLimiter {
         }
     }
 
-    private func sessionLimit(_ scope: RequestScope, _ session: String) -> Int? {
+    func sessionLimit(_ scope: RequestScope, _ session: String) -> Int? {
         sessions.current.share(tenant: scope.tenant, session: session).connectionLimit
     }
 
     /// Returns `true` if the database has to know of connections of the scope.
-    private func isWritten(_ scope: RequestScope, _ session: String) -> Bool {
+    func isWritten(_ scope: RequestScope, _ session: String) -> Bool {
         switch counting(scope, session) {
         case .nothing, .memory: false
         case .database, .suspended: true
@@ -431,85 +259,6 @@ final class ConnectionRegistry: ConnectionLimiter {
         HostHold(
             origin: scope.origin,
             reason: hosts.reason(for: scope, sessionLimit: sessionLimit(scope, session), at: clock.now()))
-    }
-
-    private func notePendingWork() {
-        pendingWork.store(true, ordering: .releasing)
-        wake.withLock { $0 }()
-    }
-
-    // MARK: Work of the dispatcher
-
-    struct Work: Sendable {
-        var writes: [(key: Key, holding: Holding)] = []
-        var asks: [Ask] = []
-        var isEmpty: Bool { writes.isEmpty && asks.isEmpty }
-    }
-
-    /// Takes the work of one transaction. Pass it to `settle` or `putBack` afterwards.
-    func takeWork(_ countMax: Int) -> Work {
-        state.withLock { state in
-            var work = Work()
-            for key in state.changed.prefix(countMax) {
-                if let holding = state[key] { work.writes.append((key, holding)) }
-                state.changed.remove(key)
-            }
-            work.asks = Array(state.asks.prefix(countMax))
-            state.asks.removeFirst(work.asks.count)
-            pendingWork.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
-            return work
-        }
-    }
-
-    /// Records that the database has committed `work` and granted or refused requests (indices of
-    /// `work.asks`).
-    func settle(_ work: Work, granted: [Int], refused: [Int]) {
-        let free = state.withLock { state in
-            for (key, written) in work.writes {
-                state[key]?.writtenCount = written.count
-                if state[key]?.count == 0, written.count == 0 { state[key] = nil }
-            }
-            for ask in granted.map({ work.asks[$0] }) { add(ask.key, ask.session, isWritten: true, &state) }
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
-            return release(refused.map { work.asks[$0] }, &state)
-        }
-        tell(free)
-    }
-
-    /// Returns the connections that were counted for requests.
-    private func release(_ asks: [Ask], _ state: inout State) -> Free {
-        var free = Free()
-        for ask in asks {
-            let pool = ConnectionPool(ask.key.scope, session: ask.session)
-            state.ledger.free(pool)
-            noteFree(pool, ask.key.scope, &free, &state)
-        }
-        return free
-    }
-
-    /// Schedules `work` to be written again, and refuses its requests: whether the database has committed it
-    /// is unknown.
-    func putBack(_ work: Work) {
-        let free = state.withLock { state in
-            for key in work.writes.map(\.key) + work.asks.map(\.key) {
-                if state[key] == nil, let ask = work.asks.first(where: { $0.key == key }) {
-                    state[key] = Holding(session: ask.session)
-                }
-                state[key]?.writtenCount = nil
-                state.changed.insert(key)
-            }
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
-            return release(work.asks, &state)
-        }
-        pendingWork.store(true, ordering: .releasing)
-        tell(free)
-    }
-
-    /// Asks again later: other transactions held the claim queues.
-    func putBack(asks: [Ask]) {
-        guard !asks.isEmpty else { return }
-        state.withLock { $0.asks.insert(contentsOf: asks, at: 0) }
-        pendingWork.store(true, ordering: .releasing)
     }
 }
 

@@ -133,9 +133,9 @@ struct SubmissionBatch {
     /// Returns `true` if a job under a limit may be held in memory: this node counts connections alone, and
     /// the request may be repeated. A process that dies cannot tell that it has not been sent.
     private func mayHold(_ job: NewJob) -> Bool {
-        job.spec.isRepeatable(job.spec.request.method)
-            && insertion.hostState.connections.mayHold(
-                insertion.queueState.scope(of: job), session: job.spec.session)
+        guard job.spec.isRepeatable(job.spec.request.method) else { return false }
+        let scope = insertion.queueState.scope(of: job)
+        return insertion.hostState.connections.mayHold(scope, session: job.spec.session)
     }
 
     /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their

@@ -100,7 +100,8 @@ final class NotificationListener: Sendable {
         var hasWork = false
         for notification in arrived {
             // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings or
-            // permits, `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
+            // permits, `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and
+            // its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }

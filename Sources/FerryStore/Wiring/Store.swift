@@ -83,10 +83,12 @@ package final class Store: Sendable {
         self.dispatcher = dispatcher
         hostState.connections.connect(
             work: { [weak dispatcher] in dispatcher?.send(.wake) },
-            free: { [weak dispatcher] pool in
+            free: { [weak queueState, weak dispatcher] pool in
+                guard let queueState else { return }
                 queueState.begin(in: pool)
-                if hostState.connections.isQueued(pool) { dispatcher?.send(.connectionFree(pool.origin)) }
-            }, isAwaited: { queueState.held.isHeld($0) })
+                let isQueued = queueState.hostState.connections.isQueued(pool)
+                if isQueued { dispatcher?.send(.connectionFree(pool.origin)) }
+            }, isAwaited: { [weak queueState] in queueState?.held.isHeld($0) ?? false })
         queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0)) })
         let submissions = SubmissionWriter(insertion, reconcile: { dispatcher.send(.reconcile) })
         self.submissions = submissions

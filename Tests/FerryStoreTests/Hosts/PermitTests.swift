@@ -26,8 +26,9 @@ struct PermitTests {
             $0.sessions = sessions ?? SessionCache(connectionsPerHostMax: Self.limit)
         }
         guard isAlone else { return node }
-        eventually("the node holds all permits and knows that nothing is queued") {
+        eventually("the node holds all permits, knows that nothing is queued, and hears of other nodes") {
             connections(node).permits.isHeld && node.store.queueState.backlog.count == 0
+                && node.store.nodeState.isListening.load(ordering: .relaxed)
         }
         return node
     }

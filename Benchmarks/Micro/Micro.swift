@@ -63,7 +63,7 @@ struct Micro {
         }
     }
 
-    /// What a small download leaves for `/attempts`.
+    /// Returns the packed attempt of a small download for `/attempts`.
     private static func packedAttempt() -> [UInt8] {
         var metrics = TransactionMetrics(fetchStart: 80)
         metrics.status = 200

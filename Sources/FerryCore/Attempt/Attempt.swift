@@ -166,7 +166,7 @@ public struct HostResponse: Sendable, Equatable {
     }
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 public struct AttemptResult: Sendable {
     /// Outcome of an attempt.
     public enum Outcome: Sendable {

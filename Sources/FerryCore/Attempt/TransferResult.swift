@@ -13,7 +13,7 @@ public struct TransferResult: Sendable, Equatable {
     }
     /// `true` if such a body is stored, also if it was not read.
     private var hasBody = false
-    /// How the length was verified.
+    /// Verification of the body.
     public var verified = Verification.none
     /// As `TransferProgress.resumedAtOffset`.
     public var resumedAtOffset: Int64?

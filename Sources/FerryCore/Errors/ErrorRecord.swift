@@ -12,14 +12,14 @@ public struct ErrorRecord: StoredFields {
     public private(set) var message = ""
     /// `true` if another attempt can succeed.
     public private(set) var isRetryable = false
-    /// Why the job waits, for `host_held`; `redirect_delay` after a redirect with `Retry-After`. Otherwise
+    /// Reason of the wait, for `host_held`; `redirect_delay` after a redirect with `Retry-After`. Otherwise
     /// `nil`.
-    public private(set) var hold: OpenChoice<WaitingReason.Code>?
+    public private(set) var hold: OpenChoice<WaitingReasonCode>?
 
     public init() {}
 
     /// Creates the record of an error. `hold`: as the property.
-    public init(_ error: TransferError, heldBy hold: WaitingReason.Code? = nil) {
+    public init(_ error: TransferError, heldBy hold: WaitingReasonCode? = nil) {
         code = OpenChoice(error.code)
         errorClass = OpenChoice(error.errorClass)
         phase = OpenChoice(error.phase)
@@ -46,7 +46,7 @@ public struct ErrorRecord: StoredFields {
 
 extension Stored<ErrorRecord> {
     /// Makes the stored form of an error. `hold`: as in `ErrorRecord`.
-    public convenience init(_ error: TransferError, heldBy hold: WaitingReason.Code? = nil) {
+    public convenience init(_ error: TransferError, heldBy hold: WaitingReasonCode? = nil) {
         self.init(ErrorRecord(error, heldBy: hold))
     }
 

@@ -1,4 +1,5 @@
-/// Why a job or an attempt did not succeed, as clients see it. Details for operators are stored apart.
+/// Reason for which a job or an attempt did not succeed, as clients see it. Details for operators are stored
+/// apart.
 public struct TransferError: Error, Sendable, Equatable {
     /// Stable code that clients branch on, documented in `docs/errors.md`.
     public enum Code: String, ShownChoice {
@@ -62,7 +63,7 @@ public struct TransferError: Error, Sendable, Equatable {
     /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
     public let isRefusal: Bool
 
-    /// What a failed attempt with this error counts for.
+    /// Effect of a failed attempt on `retry.max_attempts` and on the delay.
     public enum Cost: Sendable, Equatable {
         /// It counts toward `retry.max_attempts`.
         case attempt

@@ -11,7 +11,7 @@ public struct Event: Sendable, Equatable {
     /// The time that the event shows: when it happened, or the time of the session's event before it if that
     /// is later.
     public let timestamp: Timestamp
-    /// What happened, and when.
+    /// Record of the event: its type, its subject and its time.
     public let record: EventRecord
 
     /// Creates an event.
@@ -70,7 +70,7 @@ public struct DeliveredEvent: ShownObject {
     }
 }
 
-/// What an event is about: the member `data`.
+/// Subject of an event: the member `data`.
 public struct EventContent: ShownObject {
     public static let summary = "What an event is about."
     public static let schemaName = "EventData"

@@ -1,4 +1,4 @@
-/// What the row of a job says at an event and may not say later: the detail of a packed event about an
+/// Values that the row of a job has at an event and may not have later: the detail of a packed event about an
 /// unfinished job. The row of a finished job never changes, except that it is acknowledged.
 ///
 /// SQL writes it as well (`event_detail` in migrations/0001_baseline.sql): fields after one another, each a

@@ -33,9 +33,9 @@ public protocol FieldObject: Sendable, Equatable {
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
 
-    /// Sets values that depend on the session in another way than `FieldTraits.Inheritance`. Called after the
+    /// Sets values that depend on `defaults` in another way than `FieldTraits.Inheritance`. Called after the
     /// fields were inherited.
-    mutating func inherit(from session: SessionConfiguration)
+    mutating func inherit(from defaults: any FieldDefaults)
 
     /// Called after a body has been read: sets values that follow from others, and reports combinations that
     /// are not allowed.
@@ -48,11 +48,11 @@ extension FieldObject {
     public static var memberPrefix: String? { nil }
     public static var standardTexts: StandardTexts? { nil }
     public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
-    public mutating func inherit(from session: SessionConfiguration) {}
+    public mutating func inherit(from defaults: any FieldDefaults) {}
     public mutating func check(_ body: FieldDecoder) {}
 }
 
-/// What is done with the fields of an object: decoding, encoding, describing.
+/// Operation on the fields of an object: decoding, encoding, describing.
 public protocol FieldVisitor {
     /// A field with one value.
     mutating func field<Value: FieldValue>(
@@ -191,7 +191,7 @@ public struct FieldPlace {
     let path: String
     /// Name of the member.
     let name: String
-    /// What the body is decoded with.
+    /// Context in which the body is decoded.
     public let context: FieldContext
 
     /// JSON Pointer of the value.
@@ -233,7 +233,7 @@ public struct FieldTraits: Sendable {
         case always
     }
 
-    /// Where the default value comes from.
+    /// Origin of a field's default value.
     public enum Inheritance: Sendable {
         case none
         /// From the field of the session with the same name.
@@ -249,7 +249,7 @@ public struct FieldTraits: Sendable {
     public var isRequired: Bool
     /// `true` if resume data can replace a required field of a new download.
     public var isInResumeData: Bool
-    /// Where the default value comes from.
+    /// Origin of the default value.
     public var inheritance: Inheritance
     /// Job kinds that have the field.
     public var kinds: JobKinds

@@ -24,7 +24,7 @@ public protocol ShownValue: Sendable {
     static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member]
 }
 
-/// What is done with the members of an object: writing, describing.
+/// Operation on the members of an object: writing, describing.
 public protocol MemberVisitor<Object> {
     associatedtype Object
 

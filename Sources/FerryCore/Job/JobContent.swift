@@ -1,6 +1,6 @@
 /// The file or body that a succeeded job has left, or the response that has rejected an upload.
 public struct JobContent: Sendable {
-    /// Where the bytes are.
+    /// Place of a job's bytes.
     public enum Place: Sendable {
         case body([UInt8])
         /// At a location. Another file may have replaced one that the job names: the identity is that of the
@@ -8,7 +8,7 @@ public struct JobContent: Sendable {
         case stored(ContentLocation, FileIdentity?)
     }
 
-    /// Where the bytes are.
+    /// Place of the bytes.
     public let place: Place
     /// Number of bytes.
     public let size: Int64

@@ -1,7 +1,7 @@
 /// Submits finished jobs again, each as a new job: the rule of `retry`, for one job and for many. A value;
 /// any thread.
 public struct JobRepetition: Sendable {
-    /// Why a job is not submitted again.
+    /// Reason for which a job is not submitted again.
     public enum Refusal: Error, Sendable, Equatable {
         /// The stored job or its secrets cannot be read.
         case unreadable

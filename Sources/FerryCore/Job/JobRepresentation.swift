@@ -147,7 +147,7 @@ public struct ShownProgress: ShownObject {
 
     private let progress: TransferProgress
     private let isSucceeded: Bool
-    /// Why the progress is not known, or `nil`.
+    /// Reason for which the progress is not known, or `nil`.
     private let unavailable: NodeUnavailable?
 
     /// Creates the progress of a job.

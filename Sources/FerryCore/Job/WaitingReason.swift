@@ -1,28 +1,10 @@
-/// Why a job does not run, and what has to happen before it starts.
+/// Reason for which a job does not run, and the event after which it starts.
 public struct WaitingReason: ShownObject, Equatable {
     public static let summary = "Why a job does not run."
     public static let schemaName = "WaitingReason"
 
-    /// Reason as a stable code; the table is in `docs/scheduling.md`.
-    public enum Code: String, ShownChoice {
-        case beginDate = "begin_date"
-        case retryBackoff = "retry_backoff"
-        case redirectDelay = "redirect_delay"
-        case dependency, confirmation, challenge, redirect, connectivity, discretionary
-        case urlExpired = "url_expired"
-        case hostBackoff = "host_backoff"
-        case hostPaused = "host_paused"
-        case hostLimit = "host_limit"
-        case hostRate = "host_rate"
-        case sessionLimit = "session_limit"
-        case storageLow = "storage_low"
-        case storageUnavailable = "storage_unavailable"
-        case tenantQuota = "tenant_quota"
-        case noFreeSlot = "no_free_slot"
-        case paused, suspended
-        case noWorker = "no_worker"
-        case homeNode = "home_node"
-    }
+    /// Reason as a stable code.
+    public typealias Code = WaitingReasonCode
 
     /// Reason as a code.
     public let code: Code
@@ -209,7 +191,7 @@ public struct WaitingReason: ShownObject, Equatable {
     }
 }
 
-/// What this node knows about the conditions of a queued job.
+/// Conditions of a queued job, as far as this node knows them.
 public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
     public var isPaused = false
@@ -229,7 +211,7 @@ public struct QueueConditions: Sendable {
     /// Returns the time until which the jobs of a tenant wait because its bytes of the day are used up, or
     /// `nil` if they need not wait.
     public var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
-    /// Why no download begins on this node, or `nil` if downloads may begin.
+    /// Reason for which no download begins on this node; `nil` if downloads may begin.
     public var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
     public var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }

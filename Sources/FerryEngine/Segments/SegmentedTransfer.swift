@@ -4,7 +4,7 @@ import FerryCore
 /// An attempt of a download that several connections or URLs may serve. Each part of the file is a request of
 /// its own and is written at its offset into one partial file. Loop thread only.
 final class SegmentedTransfer: RunningAttempt {
-    /// Why a request was of no use.
+    /// Reason for which a request was of no use.
     enum PartFailure {
         /// The connection failed, or the request timed out: another request may succeed.
         case broken(TransferError)
@@ -81,14 +81,14 @@ final class SegmentedTransfer: RunningAttempt {
     var foundByteCount: Int64 = 0
     /// Broken parts in a row that brought few bytes.
     var smallStepCount = 0
-    /// How often a connection without progress was given up early.
+    /// Number of connections without progress that were given up early.
     var stalledPartCount = 0
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// Whether bytes are to be left to a later attempt.
     private var leavesBytes = false
-    /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
+    /// Source of the bytes of an earlier attempt (`PartialRecord.source`).
     var earlierSource: String?
     /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
     /// removed.
@@ -101,7 +101,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Whether the job's own digests prove the file, wherever its parts come from.
     let hasDigest: Bool
     var connections: AttemptConnections
-    /// Why the last request could not be sent, if a host may not be used.
+    /// Reason for which the last request was not sent, if a host may not be used.
     var hold: HostHold?
     var slot: HeldSlot
     var putAside: PartialDownload?
@@ -225,6 +225,7 @@ final class SegmentedTransfer: RunningAttempt {
         needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
+        endConnections()
         let verified = digests.verification(
             attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)
         let ended = result(.released, partial: nil)

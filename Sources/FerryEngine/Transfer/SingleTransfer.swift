@@ -5,8 +5,9 @@ import Logging
 /// An attempt that runs as one request at a time: passes what libcurl reports to its `AttemptMachine`, and
 /// carries out the machine's actions. Loop thread only.
 ///
-/// What an action works on belongs to other types: the body that is sent (`RequestBody`), the response
-/// (`ResponseHeadReader`, `ResponseBody`), the place of the content (`StreamSink`), permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
+/// Other types own the objects of these actions: the body that is sent (`RequestBody`), the response
+/// (`ResponseHeadReader`, `ResponseBody`), the place of the content (`StreamSink`), permission to connect to
+/// other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
 final class SingleTransfer: EasyDelegate, RunningAttempt {
     private(set) var attempt: Attempt
     let key: AttemptKey
@@ -33,7 +34,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var discardSeconds = 0
     /// The request that the next attempt sends; `nil`: the job's own.
     private var delayedRedirect: DelayedRedirect?
-    /// What the current response demands to change.
+    /// The change that the current response demands.
     private var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
     private var expects = true
@@ -135,7 +136,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .change: makeChange()
         case .startLater: startLater()
         case .endPreparation: assembly?.stop()
-        case .store: store()
+        case .store:
+            permit.end(for: attempt, on: loop)
+            store()
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
@@ -144,6 +147,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             continuation.forget()
         case .keepBytes: leavesBytes = sink?.keep() ?? false
         case .report(let outcome):
+            permit.end(for: attempt, on: loop)
             guard leavesBytes, let sink else { return report(outcome, partial: putAside) }
             leavesBytes = false
             awaitedOutcome = outcome
@@ -353,9 +357,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard !machine.isEnded, let (decision, isFresh) = permit.answered(grant, at: scope) else {
-            return false
-        }
+        guard !machine.isEnded,
+            let (decision, isFresh) = permit.answered(grant, at: scope, for: attempt)
+        else { return false }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
         return true
     }

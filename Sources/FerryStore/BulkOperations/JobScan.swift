@@ -13,7 +13,7 @@ struct JobScan: Sendable {
         let number: Int
     }
 
-    /// What one step has found.
+    /// Result of one step.
     struct Step: Sendable {
         /// The jobs that match, the newest first.
         var matches: [Match] = []

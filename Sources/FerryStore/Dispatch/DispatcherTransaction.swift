@@ -14,7 +14,7 @@ struct DispatcherTransaction {
     let begun: [Attempt]
     let promotes: Bool
     let reconciles: Bool
-    /// What it leases and scans for.
+    /// Jobs to lease and queues to scan.
     let claims: Claims
     /// Passes deliveries on if the transaction also gives its events their numbers (a pass of the relay),
     /// else `nil`.

@@ -1,8 +1,7 @@
 import FerryCore
 import Postgres
 
-/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a random
-/// jitter.
+/// Consequence of an attempt's end for its job: a pure function of the result, the clock and a random jitter.
 enum AttemptEnding: Sendable {
     case finish(FinishedJob)
     /// The job goes on.
@@ -225,9 +224,9 @@ extension AttemptResult {
 }
 
 extension AttemptEnding {
-    /// What to write instead if the database refuses the data: the job fails without details or, if that is
-    /// refused as well, goes back to the queue. `nil` if the job must not run again: then this stays to be
-    /// written.
+    /// Ending to write instead if the database refuses the data: the job fails without details or, if that is
+    /// refused as well, goes back to the queue. `nil` if the job must not run again: then this ending stays
+    /// to be written.
     var simplified: AttemptEnding? {
         guard case .finish(let job) = self else { return .giveBack(lease) }
         if job.record.storedError != .unstorable { return .finish(job.simplified) }

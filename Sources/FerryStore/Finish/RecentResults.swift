@@ -33,7 +33,7 @@ final class RecentResults: Sendable {
 
     private let state = Mutex(State())
 
-    /// What the database says about a job that it has finished.
+    /// Values of a job in the database after its end was committed.
     struct Committed {
         let job: JobID
         /// The revision that the job has now.

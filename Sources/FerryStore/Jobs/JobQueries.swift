@@ -7,7 +7,7 @@ import Sys
 package final class JobQueries: JobLookup {
     private let reads: ReadPool
     private let nodeState: NodeState
-    private let recentResults: RecentResults
+    let recentResults: RecentResults
     private let context: StoreContext
 
     init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {
@@ -126,7 +126,7 @@ private struct JobListReading: ListReading {
     private let log: DamagedRows
     private var records: [JobRecord] = []
     private var scan = ListScan()
-    /// Where the next turn begins; `nil` before the first turn.
+    /// Identifier below which the next turn begins; `nil` before the first turn.
     private var before: JobID?
     private(set) var value: ListPage<JobRecord, JobKindTag>?
 

@@ -161,7 +161,7 @@ struct AttemptRecordTests {
         }
     }
 
-    @Test("an attempt shows the request that the job had then, and only who may sees the secrets of its URL")
+    @Test("an attempt shows the request of its time, and the secrets of its URL only to authorized readers")
     func earlierRequest() throws {
         var request = JobSpec.RequestSpec()
         request.method = "PUT"

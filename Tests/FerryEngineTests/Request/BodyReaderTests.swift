@@ -5,7 +5,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// What every `ByteSource` may do to the body that is read from it.
+/// Bodies read from a `ByteSource`, in each order of events that it allows.
 @Suite struct BodyReaderTests {
     /// Bytes that come one portion at a time, as from another server.
     private final class Portions: ByteSource {

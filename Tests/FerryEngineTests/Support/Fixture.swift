@@ -196,7 +196,7 @@ final class Fixture: Sendable {
     }
 }
 
-/// What a test varies about a job.
+/// Properties of a job that tests vary.
 struct Draft {
     var spec: JobSpec
     var secrets = JobSecrets()

@@ -6,7 +6,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What an attempt leaves about each of its requests.
+/// Transactions of an attempt, one for each of its requests.
 @Suite(.serialized, .onOwnThread) struct TransactionTests {
     private static func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         let trace = try #require(result?.trace)

@@ -52,6 +52,13 @@ struct ConnectionPermit {
         return (take(grant, scope), asked.isFresh)
     }
 
+    /// Gives the permission back: no request runs, and none is to follow for now.
+    mutating func end(for attempt: Attempt, on loop: EngineLoop) {
+        guard let granted else { return }
+        loop.context.connections?.giveBack(attempt, granted)
+        self.granted = nil
+    }
+
     private mutating func take(_ grant: ConnectionGrant, _ scope: RequestScope) -> Decision {
         switch grant {
         case .granted:

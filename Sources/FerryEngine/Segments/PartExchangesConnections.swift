@@ -2,7 +2,7 @@ import FerryCore
 
 /// Connections of parts: the lease permits one connection to the job's own origin; every other one is asked
 /// for.
-extension SegmentedTransfer {
+extension PartExchanges {
     /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that
     /// is known later, `fill` is called again.
     func connect(to source: Int) -> RequestScope? {
@@ -65,6 +65,9 @@ extension SegmentedTransfer {
         for scope in connections.takeSpares() { limiter.giveBack(attempt, scope) }
     }
 
+    /// Gives back all connections that the attempt may: no request runs, and none is to follow for now.
+    func endConnections() { giveBackSpares() }
+
     /// Moves the part to where a redirect leads. Returns `false` if the part continues later or has failed.
     func move(_ part: SegmentPart, to url: WebURL) -> Bool {
         let scope = connectionScope(of: url)
@@ -99,6 +102,6 @@ extension SegmentedTransfer {
     func waitForHosts() {
         guard connections.asked.isEmpty, let hold else { return }
         isFetching = false
-        handle(.putOff(hold))
+        running.handle(.putOff(hold))
     }
 }

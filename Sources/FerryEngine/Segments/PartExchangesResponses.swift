@@ -2,7 +2,7 @@ import Curl
 import FerryCore
 
 /// Choice of requests and sources.
-extension SegmentedTransfer {
+extension PartExchanges {
     /// Sends requests on all free connections, as far as there are bytes worth a request.
     func fill() {
         // A request that fails at once calls `fill` again.
@@ -99,7 +99,7 @@ extension SegmentedTransfer {
 }
 
 /// Judgement of responses.
-extension SegmentedTransfer {
+extension PartExchanges {
     enum HeadJudgement {
         case body
         case follow(Hop, after: Double)
@@ -147,7 +147,7 @@ extension SegmentedTransfer {
         if let failure = target == nil ? takeFirst(body, head, of: part) : takeRange(body, head, of: part) {
             return .failed(failure)
         }
-        return sink?.isBegun == true ? .body : .stopped
+        return content?.isBegun == true ? .body : .stopped
     }
 
     /// What is known of the file for a response of that source.
@@ -205,7 +205,7 @@ extension SegmentedTransfer {
         sources[part.source].givesRanges = givesRanges
         target = Target(total: total, validator: validator, lead: part.source, mimeType: head.mimeType)
         show(head, from: part.hop.url)
-        noteResumption(at: 0)
+        running.noteResumption(at: 0)
         let isWhole = head.status != 206 || body.end == body.total
         begin(
             total, head.announcedDigests(of: isWhole ? .whole : .continued), with: part,
@@ -221,7 +221,7 @@ extension SegmentedTransfer {
         plan.answered(part.id, until: limit)
         self.plan = plan
         progress.expect(toReceive: total)
-        if total ?? 0 >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        if total ?? 0 >= EngineLimits.bulkByteCountMin { running.becomeBulk() }
         do throws(TransferError) {
             try beginContent(announced)
             if let head { record(head.url, announced) }
@@ -250,11 +250,11 @@ extension SegmentedTransfer {
         {
             show(head, from: part.hop.url)
         }
-        sink?.digests?.expect(head.announcedDigests(of: .continued))
+        content?.digests?.expect(head.announcedDigests(of: .continued))
         isJoined = true
         part.isShort = end < asked.upperBound
         part.skip = body.skip
-        noteResumption(at: plan?.doneByteCount ?? 0)
+        running.noteResumption(at: plan?.doneByteCount ?? 0)
         plan?.answered(part.id, until: end)
         sources[part.source].givesRanges = true
         fill()
@@ -263,24 +263,25 @@ extension SegmentedTransfer {
 }
 
 /// Received bytes, and the end of parts.
-extension SegmentedTransfer {
+extension PartExchanges {
     func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
-        guard let sink, sink.isBegun, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id)
+        guard let content, content.isBegun, let rest = plan?.rest(of: part.id),
+            let limit = plan?.limit(of: part.id)
         else {
             part.cut()
             return .abort
         }
-        if sink.isFarBehind {
+        if content.isFarBehind {
             waitForDisk.append(part)
             return .pause
         }
-        guard part.mayMove(bytes.count) else { return .pause }
+        guard part.exchange.mayMove(bytes.count, .receiving) else { return .pause }
         let skipped = Int(min(part.skip, Int64(bytes.count)))
         part.skip -= Int64(skipped)
         let wanted = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(skipped).prefix(rest.count))
         do throws(TransferError) {
             try checkLength(rest.lowerBound + Int64(wanted.count))
-            try sink.append(wanted, at: rest.lowerBound)
+            try content.append(wanted, at: rest.lowerBound)
         } catch {
             fail(error)
             return .abort
@@ -289,11 +290,11 @@ extension SegmentedTransfer {
         suppliers.insert(part.source)
         context.metrics.received(wanted.count)
         progress.set(received: plan?.doneByteCount ?? 0)
-        sink.advance(to: plan?.prefix ?? 0)
+        content.advance(to: plan?.prefix ?? 0)
         let end = rest.lowerBound + Int64(wanted.count)
         part.took(wanted.count, until: end)
         if part.written.count >= EngineLimits.partWriteBehindByteCount {
-            do throws(TransferError) { try sink.flush() } catch {
+            do throws(TransferError) { try content.flush() } catch {
                 fail(error)
                 return .abort
             }
@@ -316,13 +317,13 @@ extension SegmentedTransfer {
     }
 
     private func tellDisk(_ part: SegmentPart) {
-        sink?.wrote(part.written)
+        content?.wrote(part.written)
         part.written = part.written.upperBound..<part.written.upperBound
     }
 
     /// Whether the file's end is known without the end of the connection.
     var hasKnownEnd: Bool {
-        plan?.total != nil || attempt.spec.integrity.size != nil || sink?.digests?.isProof ?? false
+        plan?.total != nil || attempt.spec.integrity.size != nil || content?.digests?.isProof ?? false
     }
 
     /// The part's response has ended, or all its wanted bytes have come.

@@ -132,7 +132,9 @@ struct BodyAssembly: Sendable {
 
     /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
     /// sent.
-    private func settle(_ unverified: ArraySlice<UnverifiedFile>, _ done: @escaping @Sendable (TransferError?) -> Void) {
+    private func settle(
+        _ unverified: ArraySlice<UnverifiedFile>, _ done: @escaping @Sendable (TransferError?) -> Void
+    ) {
         guard let next = unverified.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
         let tail = DigestTail(next.bytes, digests, fileThreads: context.fileThreads) {}
@@ -147,7 +149,9 @@ struct BodyAssembly: Sendable {
         hashing.begin(tail)
     }
 
-    private func contents(_ found: Found, _ unverified: inout [UnverifiedFile]) throws(TransferError) -> BodyContents {
+    private func contents(_ found: Found, _ unverified: inout [UnverifiedFile]) throws(TransferError)
+        -> BodyContents
+    {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
@@ -170,7 +174,8 @@ struct BodyAssembly: Sendable {
     }
 
     private func open(
-        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>, _ unverified: inout [UnverifiedFile]
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>,
+        _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> MultipartForm.Part {
         func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
             MultipartForm.Part(

@@ -14,7 +14,7 @@ final class SerialExchanges: AttemptExchanges {
                 url: running.attempt.spec.request.webURL, method: running.attempt.spec.request.method,
                 sendsBody: false), of: running, for: self)
     /// The attempt's first request.
-    private var first: Hop?
+    var first: Hop?
     /// The request that the current response leads to.
     var redirect: Hop?
     /// The request that the next attempt sends; `nil`: the job's own.
@@ -31,16 +31,16 @@ final class SerialExchanges: AttemptExchanges {
     private var assembly: BodyAssembly?
     var body = RequestBody()
     /// The node that has the body, if this one has not.
-    private var bodyNode: NodeID?
+    var bodyNode: NodeID?
 
     let response: ResponseBody
     /// The attempt's content; `nil` until bytes are to be stored.
     private(set) var content: (any StreamSink)?
     var continuation: BodyContinuation
     /// The result of an upload whose response is still to be kept.
-    private var sent: TransferResult?
+    var sent: TransferResult?
     /// The stored body of the response that has rejected an upload, or `nil`.
-    private var rejectedBody: TransferResult?
+    var rejectedBody: TransferResult?
     /// When the attempt began to wait before its next request, in nanoseconds of the loop's clock; `nil` if
     /// it does not.
     private var waitsSince: Int64?
@@ -326,68 +326,6 @@ final class SerialExchanges: AttemptExchanges {
         if let now, let pacing = exchange.pacing, now.holds(like: pacing) { return exchange.resume() }
         exchange.pace(now)
         exchange.resume()
-    }
-
-    // MARK: Storing and reporting
-
-    /// libcurl has seen the whole response.
-    private func store() {
-        let isDelimited = exchange.head?.isDelimited(exchange.hop.method) ?? false
-        let isRejected = running.rejection != nil
-        do throws(TransferError) {
-            if sent == nil, !isRejected { try body.check() }
-            if attempt.spec.kind == .upload, sent == nil, !isRejected {
-                let (key, onLoop) = (running.key, loop.runner)
-                try body.finish(
-                    attempt.spec.integrity, isDelimited: isDelimited,
-                    wasSentBefore: first?.hasDroppedBody ?? false
-                ) { event in onLoop { $0.handle(event, for: key) } }
-                return
-            }
-            switch try response.finish(attempt.spec, exchange.hop, isDelimited: isDelimited) {
-            case .result(let result): running.handle(.stored(sent?.keeping(result) ?? result))
-            case .content(let sink): try publish(sink, isDelimited: isDelimited)
-            case nil:
-                // The body of a response that rejects an upload was dropped.
-                throw TransferError(
-                    .storageFailed, "The body of the response was not stored.", phase: .finishing,
-                    isRetryable: true)
-            }
-        } catch {
-            running.handle(.storageFailed(error))
-        }
-    }
-
-    private func publish(_ sink: any StreamSink, isDelimited: Bool) throws(TransferError) {
-        // No input reaches this: the body has come, so that the content has begun.
-        guard let digests = sink.digests, let byteCount = sink.byteCount else {
-            preconditionFailure("no content has begun")
-        }
-        try running.publish(
-            sink, digests,
-            digests.verification(attempt.spec.receivedIntegrity, isDelimited: isDelimited), sent: sent,
-            isInline: !attempt.spec.storesFile && byteCount <= Int64(Limits.inlineBodyByteCountMax))
-        response.pass(to: .none)
-    }
-
-    func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
-        let (head, hop) = (exchange.head, exchange.hop)
-        var shown = head?.response(from: hop.url)
-        shown?.bodyExcerpt = response.excerptText
-        // Whether a failure says nothing about the job's own host.
-        let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
-        var result = AttemptResult(
-            attempt: attempt,
-            outcome: repetition.permitted(outcome, mayHaveReached: exchange.mayHaveReached),
-            response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
-            trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
-            endedAtOtherHost: isElsewhere || running.trace.diagnostics.isOwnShortage,
-            hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
-            home: bodyNode)
-        result.lentSeconds = running.slot.lentSeconds
-        result.delayedRedirect = delayedRedirect
-        if let rejectedBody { result.keepRejected(rejectedBody) }
-        return result
     }
 
     // MARK: State for the loop

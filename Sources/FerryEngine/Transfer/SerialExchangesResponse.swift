@@ -51,7 +51,7 @@ extension SerialExchanges: ExchangeOwner {
 
     func refuse(_ error: TransferError) { running.handle(.bodyRefused(error)) }
 
-    private func judge(isDecoded: Bool) -> ResponseJudge {
+    func judge(isDecoded: Bool) -> ResponseJudge {
         ResponseJudge(
             spec: attempt.spec, egress: context.configuration.egress, isDecoded: isDecoded,
             hasNTLM: context.builder.supportsNTLM)
@@ -275,88 +275,5 @@ extension SerialExchanges: ExchangeOwner {
         exchange.stop()
         running.handle(.transferEnded(nil))
         return .abort
-    }
-
-    // MARK: The end
-
-    func endsWithConnection(_ head: ResponseHead) -> Bool {
-        attempt.spec.kind != .upload
-            && response.endsWithConnection(head, exchange.hop, attempt.spec.integrity)
-    }
-
-    func ended(_ failure: ExchangeFailure?) {
-        running.needSlot()
-        guard let failure else {
-            let isShort = response.sink?.isShort ?? false
-            if isShort, goesOn(after: .shortBody) || repeatsOutcome(after: .shortBody) { return }
-            return running.handle(.transferEnded(nil))
-        }
-        if failure.error == .unrequestedCoding, sendsAgainWithoutCodings() {
-            return running.handle(.transferEnded(nil))
-        }
-        exchange.note(failure.error)
-        guard failure.outcome.blockedAddress == nil else {
-            return running.handle(.transferEnded(exchange.meaning(of: failure)))
-        }
-        if asksAboutTunnel(failure.error) { return }
-        exchange.takeUnread(failure.outcome.unread)
-        let meaning = exchange.meaning(of: failure)
-        if goesOn(after: meaning.error) { return }
-        // A dead kept connection is replaced at once.
-        if meaning.mayRepeatAtOnce || !repeatsOutcome(after: meaning.error) {
-            running.handle(.transferEnded(meaning))
-        }
-    }
-
-    /// Gives the connection up. Goes on as the head demands if its body is not wanted, or continues the body
-    /// with another connection if that is possible.
-    func endSlow(_ error: TransferError) {
-        if running.isDiscarding { return running.handle(.enoughDiscarded) }
-        if !goesOn(after: error), !repeatsOutcome(after: error) { running.handle(.timedOut(error)) }
-    }
-
-    /// Continues the body with another request if it has stopped too early and new bytes have come that this
-    /// request can prove. Returns `false` if the attempt ends instead.
-    private func goesOn(after error: TransferError) -> Bool {
-        guard let byteCount = response.sink?.byteCount, error.mayContinue,
-            continuation.goesOn(at: byteCount, jitter: .random(in: 0...1))
-        else { return false }
-        running.handle(.interrupted)
-        return true
-    }
-
-    /// Requests the outcome of a request that must not be sent again once more, from byte 0 on, if its
-    /// response has not come whole. Returns `false` if the attempt ends instead.
-    private func repeatsOutcome(after error: TransferError) -> Bool {
-        let isLost = error.mayContinue || [.couldNotConnect, .hostNotFound].contains(error.code)
-        guard exchange.hop.hasActed, repetition.maySendTwice, error.isRetryable, isLost,
-            !running.isDiscarding, continuation.mayWait(nil)
-        else { return false }
-        running.handle(.interrupted)
-        return true
-    }
-
-    /// Discards a body with a coding that was not asked for, or that cannot be decoded, and sends the request
-    /// again without codings. Returns `false` if it is not sent again.
-    private func sendsAgainWithoutCodings() -> Bool {
-        let table = ResponseTable(spec: attempt.spec)
-        guard let change = table.changeAfterUnusableCoding(requested) else { return false }
-        self.change = change
-        content?.abort()
-        response.pass(to: .none)
-        progress.set(received: 0)
-        running.handle(.head(.again))
-        return true
-    }
-
-    /// Whether the client is asked about a proxy that has refused a tunnel; the attempt has ended then.
-    private func asksAboutTunnel(_ error: CurlError) -> Bool {
-        guard error.proxyStatus == 407 || error.proxyStatus == 401, exchange.head == nil,
-            let question = judge(isDecoded: false).question(
-                aboutTunnel: error, exchange.hop, context.clock.now())
-        else { return false }
-        running.handle(.head(.ask(question)))
-        running.handle(.transferEnded(nil))
-        return true
     }
 }

@@ -16,7 +16,8 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.
 let storeSQL: [Resource] =
     [
-        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Events", "Finish", "Hosts",
+        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Events", "Finish",
+        "Hosts",
         "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
         "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]

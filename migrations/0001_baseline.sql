@@ -126,8 +126,8 @@ CREATE INDEX jobs_queued ON jobs (queue, urgency, id) WHERE state = 'queued' AND
 -- Used by lock_due_jobs, next_due.
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
--- Used by held_jobs, divert_running, lock_jobs_of_node, lock_jobs_of_dead_nodes, remove_node, fold_counts,
--- read_host, list_hosts, lock_hosts.
+-- Used by held_jobs, divert_running, lock_jobs_of_node, lock_jobs_of_dead_nodes, remove_node, take_permits,
+-- fold_counts, read_host, list_hosts, lock_hosts.
 CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
 -- Used by read_permits, grant_connections.
@@ -280,6 +280,8 @@ CREATE TABLE finished_jobs (
     response text,
     result text,
     error text,
+    -- Rules of the acknowledgement that an endpoint has asked for at the end of the job (JSON); null: none.
+    endpoint_acknowledgement text,
     -- Sealed; clients get it as it is. While it is young, the files of this job are kept.
     resume_data text,
     traceparent text,
@@ -1005,6 +1007,9 @@ CREATE TABLE nodes (
     is_worker boolean NOT NULL,
     -- The node leases nothing more, until it is told otherwise or its process is another one.
     drain_requested boolean NOT NULL DEFAULT false,
+    -- The node alone counts connections to hosts whose sessions limit them, in memory (PermitLease in the
+    -- source).
+    has_permits boolean NOT NULL DEFAULT false,
     name text NOT NULL,
     version text NOT NULL,
     -- How many of its jobs move bytes under each shared rate limit (RateDemand in the source), a JSON object.

@@ -3,7 +3,7 @@ import Glibc
 import Sys
 import TestSupport
 
-/// What a small transfer costs the loop and libcurl alone: 1 KiB from a real nginx over kept connections.
+/// Costs of a small transfer for the loop and libcurl alone: 1 KiB from a real nginx over kept connections.
 enum LoopFigures {
     private static let transferCount = 20_000
 

@@ -31,9 +31,9 @@ struct Micro {
                 .init("Accept-Ranges", "bytes"), .init("Connection", "keep-alive"),
             ], mimeType: "application/octet-stream", suggestedFilename: "part-00017.parquet",
             expectedContentLength: 1_024)
-        measure("response: write the stored form of 8 harmless fields") { _ = response.stored(seal) }
+        measure("response: write the stored form of 8 harmless fields") { _ = Stored(response, seal) }
         response.headers.append(.init("Set-Cookie", "session=0123456789abcdef"))
-        measure("response: the same with a sealed field") { _ = response.stored(seal) }
+        measure("response: the same with a sealed field") { _ = Stored(response, seal) }
         try measure("job: read the stored form of \(stored.count) bytes") {
             _ = try JobSpec(storedJSON: stored)
         }
@@ -63,7 +63,7 @@ struct Micro {
         }
     }
 
-    /// What a small download leaves for `/attempts`.
+    /// Returns the packed attempt of a small download for `/attempts`.
     private static func packedAttempt() -> [UInt8] {
         var metrics = TransactionMetrics(fetchStart: 80)
         metrics.status = 200
@@ -84,7 +84,7 @@ struct Micro {
         transactions.append(metrics)
         let start = Timestamp(microseconds: 1_795_298_400_000_000)
         let trace = AttemptTrace(startedAt: start, finishedAt: start + 0.001, transactions: transactions)
-        return AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil, seal)
+        return AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, error: nil, seal)
     }
 
     static let body = Array(

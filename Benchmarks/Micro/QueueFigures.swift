@@ -5,7 +5,7 @@ import Postgres
 import Sys
 import TestSupport
 
-/// What a job costs the store, in the situations in which queues in PostgreSQL become slow. PostgreSQL is
+/// Costs of a job for the store, in the situations in which queues in PostgreSQL become slow. PostgreSQL is
 /// real, without syncs; nothing is transferred. Every figure is a ratio of two that were measured in turn.
 enum QueueFigures {
     static let all = ["backlog", "limits", "slots", "nodes", "snapshot", "history"]
@@ -111,8 +111,8 @@ enum QueueFigures {
 
     // MARK: Slots
 
-    /// How much of sixteen slots short transfers use: the least time that they could take by the time they
-    /// took.
+    /// Measures the share of sixteen slots that short transfers use: the least time that they could take by
+    /// the time they took.
     private static func slots(milliseconds: Double) throws {
         let (slotCount, jobCount) = (16, 8_000)
         let bench = try StoreBench(slots: slotCount, milliseconds: milliseconds)
@@ -126,8 +126,8 @@ enum QueueFigures {
 
     // MARK: Nodes
 
-    /// What a second node adds where transfers wait for the network and both share one database: jobs each
-    /// second of two nodes by those of one.
+    /// Measures the gain of a second node where transfers wait for the network and both share one database:
+    /// jobs each second of two nodes by those of one.
     private static func nodes(milliseconds: Double) throws {
         let (slotCount, jobCount, clientCount) = (16, 4_000, 256)
         let alone = try StoreBench(slots: slotCount, milliseconds: milliseconds)

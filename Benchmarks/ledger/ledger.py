@@ -1,6 +1,7 @@
 """What one small job costs, for each stage: instructions, allocations, system calls, SQL statements, bytes of WAL.
 
-    python3 Benchmarks/ledger/ledger.py [--ferry .build/release/ferry] [--jobs 1000] [--record FILE] [--table FILE]
+    python3 Benchmarks/ledger/ledger.py [--ferry .build/release/ferry] [--jobs 1000] [--default-limit]
+                                        [--record FILE] [--table FILE]
     python3 Benchmarks/ledger/ledger.py --check | --record-budget
 
 Downloads files of 1 KiB from an nginx on loopback, first with one job per request, then with 100 jobs per request,
@@ -8,13 +9,17 @@ and prints a Markdown table of counts per job. Three runs of the service count d
 
 - callgrind counts instructions and calls of the allocator for each thread;
 - strace counts system calls for each thread;
-- PostgreSQL's log and pg_stat_statements count statements and WAL for each connection, without a tracer.
+- PostgreSQL's log and pg_stat_statements count statements and WAL for each connection, without a tracer. The kernel
+  counts the voluntary context switches of the service's threads in the same run.
 
 A stage is a group of threads (`STAGES`). Each connection to the database is named after the thread that uses it.
 A tracer slows the service down, so the figures contain no times. callgrind has no SHA instructions and clears memory
 byte by byte, so it counts more instructions than the processor executes.
 
-System calls that only wait for another thread or wake it depend on timing. They have a row of their own (`WAITS`).
+System calls that only wait for another thread or wake it depend on timing. They have a row of their own (`WAITS`). So
+have voluntary context switches (`SWITCHES`): a system call that blocks causes one.
+
+The service has no limit of connections per host. With `--default-limit` it has its default limit, as most users run it.
 
 `--check` compares instructions, allocations and system calls with `budget.json` beside this file (`budget.py` has the
 rules); `--record-budget` writes that file. Both submit over one connection: each request is then a transaction of its
@@ -55,6 +60,7 @@ STAGES = {
 }
 COMMITS = "PostgreSQL: commits and background"
 WAITS = "Waits and wake-ups, not in the sum"
+SWITCHES = "Voluntary context switches, not in the sum"
 # Their number depends on which thread is faster. So do calls that return EAGAIN, and those of an eventfd or timerfd.
 WAIT_CALLS = {"futex", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "nanosleep",
               "clock_nanosleep", "sched_yield", "restart_syscall", "rt_sigtimedwait"}
@@ -147,6 +153,17 @@ def log_counts(lines) -> collections.Counter[tuple[str, int]]:
         (found.group(1), int(found.group(2))) for line in lines if (found := line_of.match(line)))
 
 
+def voluntary_switches(process: pathlib.Path) -> dict[int, int]:
+    """Voluntary context switches of each thread so far. `process`: its folder in /proc."""
+    switches = {}
+    for status in process.glob("task/*/status"):
+        # A thread may end between the listing and the read.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found = re.search(r"^voluntary_ctxt_switches:\t(\d+)$", status.read_text(), re.M)
+            switches[int(status.parent.name)] = int(found.group(1))
+    return switches
+
+
 def database_counts(executions, statement_wal: dict[int, int], wal_bytes: int) -> dict[str, dict[str, float]]:
     """Statements and WAL of each stage; a statement that several stages execute is shared by number."""
     all_of = collections.Counter()
@@ -179,7 +196,8 @@ def table(sample: dict) -> str:
 
     stages = [*STAGES, COMMITS]
     lines = ["| Stage | " + " | ".join(COUNTS.values()) + " |", "|---" * (len(COUNTS) + 1) + "|"]
-    for name, rows in [*((name, [name]) for name in stages), ("All", stages), (WAITS, [WAITS])]:
+    for name, rows in [*((name, [name]) for name in stages), ("All", stages), (WAITS, [WAITS]),
+                       (SWITCHES, [SWITCHES])]:
         lines.append(f"| {name} | " + " | ".join(cell(rows, kind) for kind in COUNTS) + " |")
     return "\n".join(lines)
 
@@ -190,7 +208,7 @@ def table(sample: dict) -> str:
 class Service:
     """A service behind a tracer, on a database of its own."""
 
-    def __init__(self, binary: str, database, counter) -> None:
+    def __init__(self, binary: str, database, counter, settings: dict[str, str]) -> None:
         from core import env, httpc
         self.httpc, self.database = httpc, database
         self.port = free_port()
@@ -201,8 +219,7 @@ class Service:
             "PATH": os.environ["PATH"], "FERRY_LISTEN": f"{env.HOST}:{self.port}", "FERRY_ADMIN_KEY": KEY,
             "FERRY_WEBHOOK_SECRET": SECRET, "FERRY_DATABASE_URL": database.dsn,
             "FERRY_DATA_DIR": str(env.fresh("data")), "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
-            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none",
-            "FERRY_LOG_LEVEL": "error", **counter.environment}
+            "FERRY_LOG_LEVEL": "error", **settings, **counter.environment}
         arguments = [*counter.tracer, binary, "serve"]
         self.process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)
         self.wait(lambda: self.answers() and self.client.call(self.request("GET", "/readyz"))[0] == 200)
@@ -244,8 +261,12 @@ class Service:
             raise SystemExit(f"a job has failed: {failed[0]['error']}")
 
     def threads(self) -> dict[int, str]:
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        tasks = (self.folder / "task").iterdir()
         return {int(task.name): (task / "comm").read_text().strip() for task in tasks}
+
+    @property
+    def folder(self) -> pathlib.Path:
+        return pathlib.Path(f"/proc/{self.process.pid}")
 
     def stop(self) -> None:
         self.client.close()
@@ -324,7 +345,7 @@ class Strace:
 
 
 class Statements:
-    """Statements and WAL, without a tracer."""
+    """Statements, WAL and context switches, without a tracer."""
 
     tracer: list[str] = []
     environment: dict[str, str] = {}
@@ -337,8 +358,11 @@ class Statements:
         service.database.sql("SELECT pg_stat_statements_reset()")
         self.mark = self.log.stat().st_size
         self.position = service.database.sql("SELECT pg_current_wal_insert_lsn()")
+        self.switches = voluntary_switches(service.folder)
 
     def end(self, service: Service) -> dict[str, dict[str, float]]:
+        switches = sum(count - self.switches.get(thread, 0)
+                       for thread, count in voluntary_switches(service.folder).items())
         wal_bytes = service.database.sql(
             f"SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '{self.position}')")
         rows = service.database.sql("SELECT queryid, sum(wal_bytes) FROM pg_stat_statements GROUP BY 1")
@@ -348,7 +372,7 @@ class Statements:
             executions = log_counts(lines)
         if not executions:
             raise SystemExit("PostgreSQL's log contains no statement of the service")
-        return database_counts(executions, statement_wal, int(wal_bytes))
+        return database_counts(executions, statement_wal, int(wal_bytes)) | {SWITCHES: {"system_calls": switches}}
 
 
 def free_port() -> int:
@@ -356,7 +380,12 @@ def free_port() -> int:
     return free_port()
 
 
-def measure(binary: str, jobs: int, connections: int, counters) -> dict:
+def limit_settings(is_default: bool) -> dict[str, str]:
+    """Settings for the limit of connections per host: none, or the default of the service."""
+    return {} if is_default else {"FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none"}
+
+
+def measure(binary: str, jobs: int, connections: int, counters, settings: dict[str, str]) -> dict:
     """Counts per job: size of a request → stage → kind."""
     from bench import Nginx
     from core import env, postgres
@@ -377,7 +406,7 @@ def measure(binary: str, jobs: int, connections: int, counters) -> dict:
                 database = postgres.Postgres()
                 run.callback(database.stop)
                 database.start()
-                service = Service(str(stripped), database, counter)
+                service = Service(str(stripped), database, counter, settings)
                 run.callback(service.stop)
                 for size in SIZES:
                     service.run(origin, WARM_JOBS, size, connections, f"warm{size}")
@@ -419,6 +448,8 @@ def main() -> None:
     parser.add_argument("--ferry", default=".build/release/ferry", help="the release build")
     parser.add_argument("--jobs", type=int, help=f"jobs of each run, a multiple of 100; by default 1000, and "
                                                  f"{BUDGET_JOBS} with --check and --record-budget")
+    parser.add_argument("--default-limit", action="store_true",
+                        help="runs the service with its default limit of connections per host, not without a limit")
     parser.add_argument("--record", type=pathlib.Path, help="writes the counts to this file as JSON, too")
     parser.add_argument("--table", type=pathlib.Path, help="prints the table of a recorded file and measures nothing")
     parser.add_argument("--check", action="store_true", help="fails if a job costs more than its budget")
@@ -433,6 +464,9 @@ def main() -> None:
         parser.error("--jobs must be a multiple of 100")
     if words.check and words.record_budget:
         parser.error("--check and --record-budget exclude each other")
+    if compares and words.default_limit:
+        parser.error("the budget is that of a service without a limit: it excludes --default-limit")
+    settings = limit_settings(words.default_limit)
     allowed = budget.read(BUDGET, [*STAGES], SIZES, jobs) if words.check else None
     check_tools(words.ferry)
     counters = (Strace, Callgrind)
@@ -446,8 +480,8 @@ def main() -> None:
 
     def run() -> dict:
         if compares:
-            return measure(words.ferry, jobs, BUDGET_CONNECTIONS, counters)
-        return measure(words.ferry, jobs, CONNECTIONS, (Statements, Strace, Callgrind))
+            return measure(words.ferry, jobs, BUDGET_CONNECTIONS, counters, settings)
+        return measure(words.ferry, jobs, CONNECTIONS, (Statements, Strace, Callgrind), settings)
 
     with working_folder():
         if words.check:

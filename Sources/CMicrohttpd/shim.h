@@ -21,7 +21,7 @@ static inline const union MHD_DaemonInfo *cmhd_daemon_info(struct MHD_Daemon *da
     return MHD_get_daemon_info(daemon, type);
 }
 
-/// What a content reader returns at the end of the body, and when the body cannot be completed.
+/// Return values of a content reader at the end of the body, and if the body cannot be completed.
 static inline ssize_t cmhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }
 static inline ssize_t cmhd_end_with_error(void) { return MHD_CONTENT_READER_END_WITH_ERROR; }
 

@@ -3,7 +3,7 @@ public enum ContentCoding: String, Sendable, CaseIterable {
     case gzip, deflate, br
 }
 
-/// Why a body cannot be decoded.
+/// Reason for which a body cannot be decoded.
 public enum DecodingFailure: Error, Sendable {
     /// The bytes are not in this coding.
     case malformed

@@ -12,7 +12,7 @@ final class ZlibDecoder: ContentDecoder {
         case waiting
         case inMember
         case betweenMembers
-        /// What follows is not part of the body.
+        /// Bytes that follow the end of the coded body are not part of it.
         case ended
     }
 

@@ -57,7 +57,7 @@ public struct BufferedRequest: Sendable {
         }
     }
 
-    /// Why there is no response.
+    /// Reason for which a request has no response.
     public enum Failure: Error, Sendable, CustomStringConvertible {
         case failed(CurlError, TransferInfo)
         /// `allowsAddress` returned `false`; the request was not sent.

@@ -1,6 +1,6 @@
 import CCurl
 
-/// Why a transfer failed: libcurl's code and text, and the operating system's errno.
+/// Failure of a transfer: libcurl's code and text, and the operating system's errno.
 public struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     /// A CURLcode (libcurl-errors(3)); never 0.
     public let code: Int
@@ -13,9 +13,10 @@ public struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     public var proxyStatus = 0
     /// Schemes that a proxy offered with 407.
     public var proxySchemes: Set<TransferRequest.Credentials.Scheme> = []
-    /// Why a SOCKS proxy failed (CURLproxycode in curl.h); 0 if it did not.
+    /// Failure of a SOCKS proxy (CURLproxycode in curl.h); 0 if none failed.
     public var proxyReason = 0
-    /// Why a certificate was rejected (X509_V_ERR_…, openssl-verification-options(1)); 0 if it was not.
+    /// Reason for which a certificate was rejected (X509_V_ERR_…, openssl-verification-options(1)); 0 if none
+    /// was.
     public var verifyResult = 0
 
     /// The rule that the head of the response breaks; `nil` if libcurl rejects something else.

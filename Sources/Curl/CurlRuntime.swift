@@ -61,7 +61,7 @@ public struct CurlRuntime: Sendable {
     }
 }
 
-/// Why the loaded libcurl cannot be used.
+/// Reason for which the loaded libcurl cannot be used.
 public struct UnusableCurl: Error, CustomStringConvertible {
     /// One sentence for the operator.
     public let reason: String

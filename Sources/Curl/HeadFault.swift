@@ -1,7 +1,7 @@
 import CCurl
 
-/// Why libcurl rejects the head of a response before the delegate gets the line. No other code compares these
-/// texts of libcurl 7.88 and 8.
+/// Rule broken by a response head that libcurl rejects before the delegate gets the line. No other code
+/// compares these texts of libcurl 7.88 and 8.
 public enum HeadFault: Sendable, Equatable {
     /// The first line is no status line, or has an unknown version or status.
     case statusLine

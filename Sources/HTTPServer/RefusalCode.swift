@@ -1,4 +1,4 @@
-/// Why the server itself refuses a request. Clients compare the raw values: do not change them.
+/// Reason for which the server itself refuses a request. Clients compare the raw values: do not change them.
 public enum RefusalCode: String, Sendable, CaseIterable {
     case malformedRequest = "malformed_request"
     case invalidMethod = "invalid_method"

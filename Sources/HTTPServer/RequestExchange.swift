@@ -13,7 +13,7 @@ private let firstReservationBytes = 16_384
 /// and `inspect` on any thread. `state` is what they share. Locks are taken in this order: the response's
 /// (libmicrohttpd), `state`, the daemon's.
 final class RequestExchange: ResponseTarget, WakeTarget {
-    /// Where the body goes.
+    /// Treatment of the body.
     private enum BodyState {
         case undecided
         case collecting(limit: Int)

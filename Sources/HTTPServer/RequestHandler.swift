@@ -1,4 +1,4 @@
-/// What the server does with the body of a request. Decided after the header fields and before the body is
+/// Treatment of the body of a request by the server. Decided after the header fields and before the body is
 /// read.
 public enum BodyPlan: Sendable {
     /// Collects the body and calls `RequestHandler.handle`. A body above `limit` bytes gets a 413 response.

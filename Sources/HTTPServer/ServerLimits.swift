@@ -36,7 +36,7 @@ public struct ServerLimits: Sendable {
     public init() {}
 }
 
-/// Why a server did not start.
+/// Reason for which a server did not start.
 public enum ServerError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Another socket listens on the address.
     case addressInUse(String)

@@ -2,7 +2,7 @@ internal import COpenSSL
 
 /// Checks of PEM texts (RFC 7468) as OpenSSL reads them, to know that libcurl will accept them.
 public enum PEM {
-    /// Why a PEM text is rejected.
+    /// Reason for which a PEM text is rejected.
     public enum Failure: Error, Sendable, Equatable {
         /// There is no block of the expected kind, or it cannot be read.
         case unreadable

@@ -1,4 +1,4 @@
-/// Why the database did not execute a request.
+/// Reason for which the database did not execute a request.
 public struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Classes of errors.
     public enum Kind: Sendable {

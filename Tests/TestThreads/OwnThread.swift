@@ -28,8 +28,8 @@ extension Trait where Self == OwnThread {
     package static var onOwnThread: Self { Self() }
 }
 
-/// What each test took from its first statement to its last, without its wait for a place: a line of seconds
-/// and name for each case, at the end of the file that `FERRY_TEST_TIMES` names.
+/// Times of the tests, each from its first statement to its last, without its wait for a place: a line of
+/// seconds and name for each case, at the end of the file that `FERRY_TEST_TIMES` names.
 private enum TestTimes {
     private static let descriptor: Int32? = getenv("FERRY_TEST_TIMES").map {
         open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)

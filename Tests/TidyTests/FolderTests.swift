@@ -1,6 +1,6 @@
 import Testing
 
-/// Which folders of a target may use which others.
+/// Uses of folders by other folders of a target.
 @Suite("Folders")
 struct FolderTests {
     /// A folder of a target.
@@ -20,7 +20,7 @@ struct FolderTests {
         var sources: [String: [String: [SwiftSource]]] = [:]
         for file in Tree.sourceFiles where FolderUses.targets.contains(where: { $0.name == file.target }) {
             let parts = file.path.split(separator: "/")
-            guard parts.count == 4 else { continue }
+            guard parts.count > 3 else { continue }
             sources[file.target, default: [:]][String(parts[2]), default: []].append(SwiftSource(file.text))
         }
         return sources

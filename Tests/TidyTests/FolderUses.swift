@@ -5,6 +5,63 @@ enum FolderUses {
 
     static let targets: [(name: String, folders: [Folder])] = [
         (
+            "FerryCore",
+            [
+                ("Time", []),
+                ("Limits", []),
+                ("Text", ["Time", "Limits"]),
+                ("Codec", ["Time", "Text"]),
+                ("Fields", ["Time", "Limits", "Text", "Codec"]),
+                ("States", ["Codec", "Fields"]),
+                ("Errors", ["Codec", "Fields", "States"]),
+                ("Host", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors"]),
+                ("JobSpec", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Host"]),
+                (
+                    "Attempt",
+                    ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec"]
+                ),
+                ("Session", ["Time", "Limits", "Text", "Codec", "Fields", "Host", "JobSpec"]),
+                ("Quotas", ["Time", "Text", "Codec", "Fields", "Session"]),
+                (
+                    "JobRequest",
+                    ["Time", "Text", "Codec", "Fields", "States", "Errors", "JobSpec", "Session"]
+                ),
+                ("Nodes", ["Time", "Text", "Fields"]),
+                ("Schedule", ["Time", "Limits", "Text", "Codec", "Fields", "JobSpec", "JobRequest"]),
+                (
+                    "Job",
+                    [
+                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec",
+                        "Attempt", "Session", "Quotas", "JobRequest", "Nodes", "Schedule",
+                    ]
+                ),
+                (
+                    "Ports",
+                    [
+                        "Time", "Limits", "Text", "Codec", "States", "Errors", "Host", "JobSpec", "Attempt",
+                        "Session", "Quotas", "Job",
+                    ]
+                ),
+                ("Admin", ["Time", "Text", "Fields", "Ports"]),
+                ("BulkOperations", ["Time", "Text", "Codec", "Fields", "Job"]),
+                ("Webhook", ["Time", "Limits", "Text", "Codec", "Fields", "States", "JobSpec", "Ports"]),
+                (
+                    "Event",
+                    [
+                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Attempt", "Job",
+                        "Webhook",
+                    ]
+                ),
+            ]
+        ),
+        (
+            "FerryScheduler",
+            [
+                ("HostControl", []),
+                ("FairQueue", ["HostControl"]),
+            ]
+        ),
+        (
             "FerryStore",
             [
                 ("Connection", []),
@@ -81,6 +138,14 @@ enum FolderUses {
                     ]
                 ),
             ]
-        )
+        ),
+        (
+            "FerryWebhooks",
+            [
+                ("Queue", []),
+                ("Sign", []),
+                ("Send", ["Queue", "Sign"]),
+            ]
+        ),
     ]
 }

@@ -78,6 +78,30 @@ def test_statements_are_counted_when_they_are_executed_by_the_service():
     assert ledger.log_counts(lines) == {("submissions", -5): 1, ("dispatcher", 9): 1}
 
 
+def test_voluntary_context_switches_are_read_for_each_thread(tmp_path):
+    for thread, switches in ((7, 12), (8, 0)):
+        (tmp_path / f"task/{thread}").mkdir(parents=True)
+        (tmp_path / f"task/{thread}/status").write_text(
+            f"Name:\tferry\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t99\n")
+    # A thread that has ended meanwhile.
+    (tmp_path / "task/9").mkdir()
+    (tmp_path / "task/9/status").symlink_to(tmp_path / "gone")
+    assert ledger.voluntary_switches(tmp_path) == {7: 12, 8: 0}
+
+
+def test_the_limit_of_connections_is_left_to_the_service_only_if_asked_for():
+    assert ledger.limit_settings(True) == {}
+    assert ledger.limit_settings(False) == {"FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none"}
+
+
+@pytest.mark.parametrize("mode", ["--check", "--record-budget"])
+def test_the_default_limit_is_not_compared_with_the_budget(mode):
+    command = [sys.executable, REPOSITORY / "Benchmarks/ledger/ledger.py", mode, "--default-limit"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "it excludes --default-limit" in done.stderr
+
+
 def test_wal_of_a_statement_is_shared_by_the_stages_that_execute_it():
     counts = ledger.database_counts({("submissions", 1): 1, ("dispatcher", 1): 3, ("dispatcher", 2): 1},
                                     {1: 400, 2: 50, 3: 7}, 500)
@@ -95,10 +119,12 @@ def test_the_whole_name_of_a_thread_decides_its_stage(thread, stage):
 def test_the_table_of_a_recorded_sample_is_printed(tmp_path):
     sample = {"1": {"HTTP threads": {"instructions": 284_400, "allocations": 97.84, "system_calls": 8.95},
                     "Dispatcher": {"instructions": 99_600, "statements": 0.08, "wal_bytes": 1_521.4},
-                    ledger.COMMITS: {"wal_bytes": 23}, ledger.WAITS: {"system_calls": 20}},
+                    ledger.COMMITS: {"wal_bytes": 23}, ledger.WAITS: {"system_calls": 20},
+                    ledger.SWITCHES: {"system_calls": 11}},
               "100": {"HTTP threads": {"instructions": 120_000, "allocations": 47, "system_calls": 0},
                       "Dispatcher": {"instructions": 143_000, "statements": 0.04, "wal_bytes": 1_664},
-                      ledger.COMMITS: {"wal_bytes": 11.7}, ledger.WAITS: {"system_calls": 5}}}
+                      ledger.COMMITS: {"wal_bytes": 11.7}, ledger.WAITS: {"system_calls": 5},
+                      ledger.SWITCHES: {"system_calls": 3.4}}}
     (tmp_path / "sample.json").write_text(json.dumps(sample))
     command = [sys.executable, REPOSITORY / "Benchmarks/ledger/ledger.py", "--table", tmp_path / "sample.json"]
     lines = subprocess.check_output(command, text=True).splitlines()
@@ -107,9 +133,10 @@ def test_the_table_of_a_recorded_sample_is_printed(tmp_path):
         "|---|---|---|---|---|---|",
         "| HTTP threads | 284 / 120 | 97.8 / 47.0 | 8.95 / 0 |  |  |"]
     assert lines[6] == "| Dispatcher | 100 / 143 |  |  | 0.08 / 0.04 | 1,521 / 1,664 |"
-    assert lines[-2] == "| All | 384 / 263 | 97.8 / 47.0 | 8.95 / 0 | 0.08 / 0.04 | 1,544 / 1,676 |"
-    assert lines[-1] == f"| {ledger.WAITS} |  |  | 20.0 / 5.00 |  |  |"
-    assert len(lines) == 2 + len(ledger.STAGES) + 3
+    assert lines[-3] == "| All | 384 / 263 | 97.8 / 47.0 | 8.95 / 0 | 0.08 / 0.04 | 1,544 / 1,676 |"
+    assert lines[-2] == f"| {ledger.WAITS} |  |  | 20.0 / 5.00 |  |  |"
+    assert lines[-1] == f"| {ledger.SWITCHES} |  |  | 11.0 / 3.40 |  |  |"
+    assert len(lines) == 2 + len(ledger.STAGES) + 4
 
 
 def test_a_missing_tool_is_an_error_that_names_its_package(tmp_path):
@@ -160,9 +187,10 @@ def test_a_stage_that_had_no_cost_is_above_its_budget_by_a_part_of_the_sum():
     assert budget.excesses(budget.counts(sample(970, 21), STAGES), allowed)
 
 
-def test_waits_and_wake_ups_have_no_budget():
+def test_waits_wake_ups_and_context_switches_have_no_budget():
     louder = sample(1_000, 100)
     louder["1"][ledger.WAITS]["system_calls"] = 900
+    louder["1"][ledger.SWITCHES] = {"system_calls": 900}
     assert not budget.excesses(budget.counts(louder, STAGES), ALLOWED)
 
 

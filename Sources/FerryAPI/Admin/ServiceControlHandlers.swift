@@ -102,12 +102,12 @@ extension NodeStatus: ShownObject {
     public static let summary = "A node of the cluster."
     public static let schemaName = "Node"
 
-    /// What `draining` means, wherever nodes are shown.
+    /// Description of `draining`, wherever nodes are shown.
     static let drainingText =
         "true if the node drains: it starts no jobs, finishes those that run, and serves the API; its "
         + "/readyz is 503."
 
-    /// What `url` means, wherever nodes are shown.
+    /// Description of `url`, wherever nodes are shown.
     static let urlText =
         "Address at which other nodes reach the node (FERRY_NODE_URL), or null if it advertises none."
 

@@ -10,7 +10,7 @@ struct BulkRequest: FieldObject {
     private var filter: JobFilter?
     private(set) var isDryRun = false
 
-    /// Which jobs. Identifiers that occur twice count once.
+    /// Jobs that the operation covers. Identifiers that occur twice count once.
     var selection: BulkSelection {
         if let filter { return .filter(filter) }
         return .jobs(Array(Set((identifiers ?? []).map(\.id))).sorted(by: >))

@@ -292,7 +292,7 @@ func progressEvent(_ progress: TransferProgress, of job: JobID) -> [UInt8] {
     writer.beginObject()
     writer.member("job", job)
     writer.name("progress")
-    progress.write(into: &writer, isSucceeded: false)
+    ShownProgress(progress: progress).show(into: &writer, isRedacted: true)
     writer.endObject()
     return serverSentEvent("progress", id: nil, writer.bytes)
 }

@@ -21,7 +21,7 @@ package struct NodeSignature: Sendable, Equatable {
 
     /// Name of the authentication scheme.
     static let scheme = "Ferry-Node"
-    /// What the key of requests between nodes is made for (`SecretBox.key(for:)`).
+    /// Purpose from which the key of requests between nodes is derived (`SecretBox.key(for:)`).
     package static let purpose = "ferry requests between nodes 1"
 
     /// Creates a signature with a new nonce.

@@ -32,7 +32,7 @@ package struct ForwardedRequest: Sendable {
     package let tenant: String
 }
 
-/// Why another node has not answered a client's request.
+/// Reason for which another node has not answered a client's request.
 package enum ForwardFailure: Error, Sendable {
     /// The node cannot be asked.
     case unavailable(NodeUnavailable)

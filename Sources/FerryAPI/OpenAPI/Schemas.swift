@@ -7,13 +7,13 @@ let componentSchemas: [JSON.Member] = {
     schemas.addRequests()
     schemas.addAnswers()
     schemas.add(
-        JobEnvelope.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
+        ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
         BulkOperation.self, BulkDryRun.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.add(TenantLimits.self, .response)
-    schemas.addPage(of: JobEnvelope.self, "JobList", "jobs", "newest first")
+    schemas.addPage(of: ShownJob.self, "JobList", "jobs", "newest first")
     schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
     schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
@@ -77,6 +77,8 @@ extension FieldSchemas {
         add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
         add(JobSpec.Part.self, .request(nil))
         add(JobSpec.Part.self, .response)
+        add(TransferResult.Content.self, .response)
+        add(TransferResult.Parts.self, .response)
         add(AcknowledgementRules.self, .request(nil))
         add(AcknowledgementRules.self, .response)
         add(SessionConfiguration.self, .request(nil), named: "SessionRequest")
@@ -117,52 +119,6 @@ extension FieldSchemas {
                         "Cursor of the next page, or null on the last page."),
                 ])
         }
-    }
-}
-
-/// A job as `JobRecord.write` shows it.
-private struct JobEnvelope: ShownObject {
-    static let summary =
-        "The accepted fields with their effective values, and the progress of the job. Every member is "
-        + "present."
-    static let schemaName = "Job"
-
-    static func members(_ list: inout some MemberVisitor<Self>) {
-        list.described("id", JobID.self, "Identifier of the job.")
-        list.described("tenant", String.self, "Owner of the job.")
-        list.described("state", JobState.self, "State of the job.")
-        list.described("waiting_for", WaitingFor?.self, "What a job in state waiting waits for.")
-        list.described("revision", Int.self, "Grows with each change of the job.", [.minimum(0)])
-        list.described(
-            "waiting_reason", WaitingReason?.self,
-            "Why the job does not run; null for running and terminal jobs.")
-        list.described("created_at", Timestamp.self, "Time of the submission.")
-        list.described("started_at", Timestamp?.self, "Start of the first attempt.")
-        list.described(
-            "expires_at", Timestamp.self,
-            "End of timeout_for_resource, which counts from the later of created_at and earliest_begin_at.")
-        list.described("finished_at", Timestamp?.self, "Time of the terminal state.")
-        list.described("next_attempt_at", Timestamp?.self, "Time at which a waiting job continues.")
-        list.described("acknowledged_at", Timestamp?.self, "Time of the acknowledgement.")
-        list.described("attempt", Int.self, "Number of the last attempt, 0 before the first.", [.minimum(0)])
-        list.described("node", NodeID?.self, "Node of the last attempt.")
-        list.described("link", String.self, "Network link of the job.")
-        list.described("retry_of", JobID?.self, "The job that this one retries.")
-        list.described("schedule_id", ScheduleID?.self, "The schedule that submitted the job.")
-        list.described("scheduled_at", Timestamp?.self, "The schedule's occurrence.")
-        list.described("question", ShownQuestion?.self, "The open question about the job.")
-        list.described("answered_by", FerryCore.JobAnswers.Last?.self, "The last answer about the job.")
-        list.described(
-            "resume_data", String?.self,
-            "Text with which another job resumes from the bytes of this one, for a day.")
-        list.fields { _ in JobSpec() }
-        list.described("progress", ShownProgress.self, "Progress of the job.")
-        list.described(
-            "response", JSON.self, "The last response of the server.",
-            JSON.rules(##"{"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferResponse"}]}"##)
-        )
-        list.described("result", ShownResult?.self, "What a successful job has received or sent.")
-        list.described("error", ShownError?.self, "Why the job or its last attempt has failed.")
     }
 }
 

@@ -309,7 +309,7 @@ extension Route {
 }
 
 extension Principal {
-    /// What the responses to this principal may show.
+    /// Returns the disclosure of secrets in responses to this principal.
     func disclosure(_ secrets: SecretSeal) -> Disclosure { role < .client ? .redacted : .full(secrets) }
 }
 

@@ -4,7 +4,7 @@ internal import HTTPServer
 /// One operation of the API.
 struct Route: Sendable {
     typealias Handler = @Sendable (RequestContext) throws(Problem) -> Void
-    /// How the body of a request is read.
+    /// Rule by which the body of a request is read.
     enum BodyRule: Sendable, Equatable {
         /// Up to 64 KiB are read and dropped.
         case none

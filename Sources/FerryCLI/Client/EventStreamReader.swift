@@ -59,7 +59,7 @@ struct EventStreamReader {
     }
 }
 
-/// Why following a stream has ended.
+/// Reason for which following a stream has ended.
 enum StreamEnd {
     /// `receive` returned `false`.
     case stopped

@@ -18,7 +18,7 @@ package func exitStatus(for error: any Error) -> Int32 {
     return code == .validationFailure ? 2 : code.rawValue
 }
 
-/// Why a client command failed.
+/// Failure of a client command.
 package struct ClientFailure: Error, Sendable, Equatable, CustomStringConvertible {
     /// Class of a failure; the raw value is the exit status.
     package enum Kind: Int32, Sendable {

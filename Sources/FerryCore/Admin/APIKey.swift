@@ -1,4 +1,4 @@
-/// What a key may do; each role includes the ones before it.
+/// Permissions of a key; each role includes the ones before it.
 public enum Role: String, FieldChoice, Comparable {
     case viewer, client, admin
 
@@ -81,3 +81,5 @@ public enum KeyCreation: Sendable {
     /// A request with the same idempotency key had created this one.
     case known(APIKey, sealedText: [UInt8])
 }
+
+extension Role: ShownValue {}

@@ -20,6 +20,8 @@ public final class Attempt: Sendable {
     public let storedSpec: StoredSpec
     /// The decrypted secrets.
     public let secrets: JobSecrets
+    /// The secrets as they are stored, or `nil` if there are none.
+    public let sealedSecrets: [UInt8]?
     /// Inline request body, or `nil` if there is none.
     public let payload: [UInt8]?
     /// Origin of the request URL.
@@ -42,8 +44,8 @@ public final class Attempt: Sendable {
     public init(
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
-        startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets, payload: [UInt8]?,
-        origin: String, scopePath: String,
+        startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets,
+        sealedSecrets: [UInt8]? = nil, payload: [UInt8]?, origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil,
         delayedRedirect: DelayedRedirect? = nil
     ) {
@@ -57,6 +59,7 @@ public final class Attempt: Sendable {
         self.spec = spec
         self.storedSpec = storedSpec
         self.secrets = secrets
+        self.sealedSecrets = sealedSecrets
         self.payload = payload
         self.origin = origin
         self.scopePath = scopePath
@@ -72,8 +75,8 @@ public final class Attempt: Sendable {
         Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
-            storedSpec: storedSpec, secrets: secrets, payload: payload, origin: origin,
-            scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
+            storedSpec: storedSpec, secrets: secrets, sealedSecrets: sealedSecrets, payload: payload,
+            origin: origin, scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home, delayedRedirect: delayedRedirect)
     }
 
@@ -83,8 +86,9 @@ public final class Attempt: Sendable {
         Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: edit.revision,
             tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: edit.spec,
-            storedSpec: edit.storedSpec, secrets: edit.secrets, payload: payload, origin: origin,
-            scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
+            storedSpec: edit.storedSpec, secrets: edit.secrets, sealedSecrets: edit.sealedSecrets,
+            payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
+            retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
             delayedRedirect: edit.changesRequest(of: self) ? nil : delayedRedirect)
     }
@@ -120,54 +124,25 @@ public struct AttemptEdit: Sendable {
     public let storedSpec: StoredSpec
     /// The decrypted secrets.
     public let secrets: JobSecrets
+    /// The secrets as they are stored, or `nil` if there are none.
+    public let sealedSecrets: [UInt8]?
 
     /// Creates an edit.
     public init(
-        attempt: Int32, revision: Int32, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets
+        attempt: Int32, revision: Int32, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets,
+        sealedSecrets: [UInt8]? = nil
     ) {
         self.attempt = attempt
         self.revision = revision
         self.spec = spec
         self.storedSpec = storedSpec
         self.secrets = secrets
+        self.sealedSecrets = sealedSecrets
     }
 
     /// Returns `true` if the edited job sends another request than the attempt.
     public func changesRequest(of attempt: Attempt) -> Bool {
         spec.request != attempt.spec.request || secrets != attempt.secrets
-    }
-}
-
-/// The response of the last hop.
-public struct TransferResponse: Sendable, Equatable {
-    /// Status code.
-    public var status: Int
-    /// URL of the response after redirects, without user information or fragment.
-    public var url: String
-    /// Fields as received, in order; bounded by `Limits`.
-    public var headers: [JobSpec.Pair]
-    /// Media type without parameters, in lower case.
-    public var mimeType: String?
-    /// File name that the response suggests.
-    public var suggestedFilename: String?
-    /// Bytes of the body, or `nil` if the response did not say.
-    public var expectedContentLength: Int64?
-    /// Beginning of a text body that is not stored elsewhere: that of a response which was not accepted.
-    public var bodyExcerpt: String?
-    /// The kept body of a response that rejects an upload, or `nil` if none is kept.
-    public var content: TransferResult.Content?
-
-    /// Creates a response without an excerpt.
-    public init(
-        status: Int, url: String, headers: [JobSpec.Pair], mimeType: String?, suggestedFilename: String?,
-        expectedContentLength: Int64?
-    ) {
-        self.status = status
-        self.url = url
-        self.headers = headers
-        self.mimeType = mimeType
-        self.suggestedFilename = suggestedFilename
-        self.expectedContentLength = expectedContentLength
     }
 }
 
@@ -191,79 +166,7 @@ public struct HostResponse: Sendable, Equatable {
     }
 }
 
-/// Result of a successful attempt.
-public struct TransferResult: Sendable, Equatable {
-    /// Location of the received bytes, or `nil` if `body` has them or there are none.
-    public var location: ContentLocation?
-    /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
-    public var size: Int64
-    /// SHA-256 of the same bytes in lower-case hexadecimal.
-    public var sha256: String
-    /// Body of the response to a data job or an upload if it is short enough for the database, else `nil`.
-    public var body: [UInt8]?
-    /// How the length was verified.
-    public var verified: Verification
-
-    /// As `TransferProgress.resumedAtOffset`.
-    public var resumedAtOffset: Int64?
-
-    /// Parts of a `multipart/x-mixed-replace` body; its last complete part is the result.
-    public struct Parts: Sendable, Equatable {
-        /// Number of complete parts.
-        public let count: Int64
-        /// Media type of the last part.
-        public let mimeType: String?
-        /// Creates a description of the parts.
-        public init(count: Int64, mimeType: String?) {
-            self.count = count
-            self.mimeType = mimeType
-        }
-    }
-    /// The parts, or `nil` if the body was of another type.
-    public var parts: Parts?
-    /// Identity of a file that the job names, as it was published.
-    public var file: FileIdentity?
-
-    /// Bytes that are kept and are not those of `size` and `sha256`.
-    public struct Content: Sendable, Equatable {
-        /// Number of bytes.
-        public let size: Int64
-        /// SHA-256 in lower-case hexadecimal.
-        public let sha256: String
-        /// Creates a description of the bytes.
-        public init(size: Int64, sha256: String) {
-            self.size = size
-            self.sha256 = sha256
-        }
-    }
-    /// The body of the response to an upload, or `nil` if it had none.
-    public var content: Content?
-
-    /// Returns the result of an upload with the body of its response.
-    public func keeping(_ response: TransferResult) -> TransferResult {
-        var result = self
-        result.content = Content(size: response.size, sha256: response.sha256)
-        (result.body, result.location) = (response.body, response.location)
-        return result
-    }
-
-    /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
-    public enum Verification: String, ShownChoice { case digest, length, none }
-
-    /// Creates a result.
-    public init(
-        location: ContentLocation? = nil, size: Int64, sha256: String, body: [UInt8]? = nil,
-        verified: Verification
-    ) {
-        self.location = location
-        self.size = size
-        self.sha256 = sha256
-        self.body = body
-        self.verified = verified
-    }
-}
-
-/// How an attempt ended.
+/// Result of an attempt.
 public struct AttemptResult: Sendable {
     /// Outcome of an attempt.
     public enum Outcome: Sendable {

@@ -43,8 +43,8 @@ public struct AttemptRecord: Sendable, Equatable {
     public var finishedAt: Timestamp?
     /// Outcome, or `nil` if the attempt runs.
     public var outcome: Outcome?
-    /// JSON of the error, or `nil` if there was none.
-    public var errorJSON: [UInt8]?
+    /// The error, or `nil` if there was none.
+    public var error: Stored<ErrorRecord>?
     /// Details for operators, or `nil` if there are none.
     public var diagnostics: Diagnostics?
     /// Bytes that are left for a later attempt or another job.
@@ -131,13 +131,13 @@ extension AttemptRecord {
     /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it. `final`:
     /// the own request of the job if the attempt ends it.
     public static func packed(
-        number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
+        number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, error: Stored<ErrorRecord>?,
         partialDownload: PartialDownload? = nil, final: TransactionLog.OwnRequest? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
         if node != nil { flags.insert(.hasNode) }
-        if errorJSON != nil { flags.insert(.hasError) }
+        if error != nil { flags.insert(.hasError) }
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
         if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
         if partialDownload != nil { flags.insert(.hasPartialDownload) }
@@ -147,7 +147,7 @@ extension AttemptRecord {
         if own != nil { flags.insert(.hasOwnRequest) }
         if !secretURLs.isEmpty { flags.insert(.hasSealedURLs) }
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(64 + trace.transactions.bytes.count + (errorJSON?.count ?? 0))
+        bytes.reserveCapacity(64 + trace.transactions.bytes.count + (error?.json.count ?? 0))
         bytes.append(Format.trace.rawValue)
         bytes.append(outcome.rawValue)
         bytes.append(flags.rawValue)
@@ -158,7 +158,7 @@ extension AttemptRecord {
         if let node {
             for word in [node.high, node.low] { bytes.appendBigEndian(word) }
         }
-        if let errorJSON { bytes.appendPacked(bytes: errorJSON) }
+        if let error { bytes.appendPacked(bytes: error.json) }
         if let diagnostics {
             bytes.appendPacked(UInt64(max(0, diagnostics.curlCode)))
             bytes.appendPacked(signed: Int64(diagnostics.osError))
@@ -212,7 +212,7 @@ extension AttemptRecord {
         startedAt = Timestamp(microseconds: start)
         finishedAt = Timestamp(microseconds: start &+ duration)
         self.node = flags.contains(.hasNode) ? try Self.node(&reader) : node
-        if flags.contains(.hasError) { errorJSON = try reader.blob() }
+        if flags.contains(.hasError) { error = Stored(json: try reader.blob()) }
         if flags.contains(.hasDiagnostics) {
             let code = try reader.number(Int.self)
             guard let osError = Int32(exactly: try reader.signed()) else { throw PackedReader.Damage() }
@@ -233,7 +233,7 @@ extension AttemptRecord {
         node = try Self.node(&reader)
         finishedAt = Timestamp(microseconds: Int64(bitPattern: try reader.bigEndian()))
         outcome = .lost
-        errorJSON = TransferError.attemptLost.json
+        error = .attemptLost
     }
 
     private static func node(_ reader: inout PackedReader) throws(PackedReader.Damage) -> NodeID {

@@ -28,7 +28,7 @@ public struct DelayedRedirect: Sendable, Equatable {
 
     /// The request.
     public let hop: JobQuestion.Hop
-    /// What was redirected: the job's own URL (0), or a mirror by its position, from 1.
+    /// Origin of the redirect: the job's own URL (0), or a mirror by its position, from 1.
     public let place: Int
     /// Cookies of the redirects so far.
     public let cookies: [Cookie]

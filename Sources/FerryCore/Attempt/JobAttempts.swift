@@ -93,6 +93,7 @@ private struct ShownAttempt: ShownObject {
     static let schemaName = "Attempt"
 
     let attempt: AttemptRecord
+    let error: ErrorRecord?
     let transactions: [ShownTransaction]
     let showsDiagnostics: Bool
 
@@ -102,6 +103,8 @@ private struct ShownAttempt: ShownObject {
         _ showsDiagnostics: Bool
     ) {
         self.attempt = attempt
+        // A damaged error leaves the attempt without one.
+        error = try? attempt.error?.read()
         self.showsDiagnostics = showsDiagnostics
         transactions = attempt.transactions(for: disclosure, current: current).map { metrics in
             ShownTransaction(
@@ -127,7 +130,7 @@ private struct ShownAttempt: ShownObject {
                 + "queue. lost: the node died or lost the database. suspended: a client suspended the job. "
                 + "asked: the attempt asked a question.")
         list.member(
-            "error", { $0.attempt.errorJSON.map(StoredJSON<ShownError>.init) },
+            "error", { $0.error.map(ShownError.init) },
             "Why the attempt failed, or null.")
         list.member(
             "transactions", \.transactions,

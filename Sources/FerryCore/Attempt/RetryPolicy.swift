@@ -1,7 +1,7 @@
 /// Decides whether and when a failed attempt is followed by another: a pure function of the job's retry
 /// rules, the error and the clock. The only home of this rule.
 public struct RetryPolicy: Sendable {
-    /// What follows a failed attempt.
+    /// Consequence of a failed attempt.
     public enum Verdict: Sendable, Equatable {
         /// Another attempt at this time.
         case retry(at: Timestamp)

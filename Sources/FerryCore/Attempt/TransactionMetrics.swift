@@ -138,7 +138,7 @@ public struct TransactionLog: Sendable, Equatable {
     public var redirectCount = 0
     /// URLs that contain secrets, which are redacted in `bytes`.
     public private(set) var secretURLs: [SecretURL] = []
-    /// Where the last transactions begin in `bytes`: those that are dropped if there are too many.
+    /// Starts of the last transactions in `bytes`: those that are dropped if there are too many.
     private var lastStarts: [Int] = []
     /// Number of first transactions, which are never dropped.
     private static let firstCount = Limits.transactionCountMax / 2

@@ -1,4 +1,4 @@
-/// What a bulk operation does with each of its jobs.
+/// Change that a bulk operation makes to each of its jobs.
 public enum BulkCommand: String, ShownChoice, Sendable, CaseIterable {
     case suspend, resume, cancel, retry
 }
@@ -15,7 +15,7 @@ public enum BulkOperationState: String, ShownChoice, Sendable, CaseIterable {
     case cancelled
 }
 
-/// Why a job that a bulk operation covers was not changed.
+/// Reason for which a job that a bulk operation covers was not changed.
 public enum BulkReason: String, Sendable, CaseIterable {
     // Skipped.
     /// The job's state does not allow the command.
@@ -45,7 +45,7 @@ public enum BulkReason: String, Sendable, CaseIterable {
     }
 }
 
-/// What a bulk operation has done so far.
+/// Counts of the jobs that a bulk operation has handled so far.
 public struct BulkCounts: Sendable, Equatable {
     /// Jobs and identifiers that were looked at.
     public var examined: Int64 = 0
@@ -111,7 +111,7 @@ private struct ReasonCounts: ShownValue {
     }
 }
 
-/// Which jobs a bulk operation covers, of those that were created before it.
+/// Jobs that a bulk operation covers, of those that were created before it.
 public enum BulkSelection: Sendable, Equatable {
     /// These jobs, each once. Those that do not exist are not counted as matched.
     case jobs([JobID])
@@ -125,11 +125,11 @@ public struct NewBulkOperation: Sendable {
     public let id: BulkOperationID
     /// Tenant.
     public let tenant: String
-    /// What is done with each job.
+    /// Change that is made to each job.
     public let command: BulkCommand
     /// `true` for a cancellation that keeps the bytes of downloads for other jobs.
     public let keepsBytes: Bool
-    /// Which jobs.
+    /// Jobs that the operation covers.
     public let selection: BulkSelection
     /// Trace context of the request (`TraceContext`), for jobs that the operation submits.
     public let traceparent: String
@@ -154,7 +154,7 @@ public struct BulkOperation: Sendable, Equatable {
     public let id: BulkOperationID
     /// Tenant.
     public let tenant: String
-    /// What is done with each job.
+    /// Change that is made to each job.
     public let command: BulkCommand
     /// State.
     public var state: BulkOperationState
@@ -162,7 +162,7 @@ public struct BulkOperation: Sendable, Equatable {
     public let filter: JobFilter?
     /// Number of different identifiers in the request, or `nil` if it had a filter.
     public let identifierCount: Int?
-    /// What was done so far.
+    /// Counts of the jobs handled so far.
     public var counts: BulkCounts
     /// Time of the request.
     public let createdAt: Timestamp

@@ -14,7 +14,7 @@ public struct SecretSeal: Sendable {
     }
 }
 
-/// What a reader may see of fields and URLs that may contain secrets (`NonSecretFields`, `RedactedURL`).
+/// Extent to which a reader sees fields and URLs that may contain secrets (`NonSecretFields`, `RedactedURL`).
 public enum Disclosure: Sendable {
     /// Everything except credentials of requests: for clients and admins that ask for it.
     case full(SecretSeal)

@@ -46,8 +46,4 @@ struct StoredObject {
         guard let text = string(name) else { return nil }
         return try need(Timestamp(rfc3339: text), name)
     }
-    /// Returns members whose values are strings; others (`{"set": true}`) read as empty.
-    func pairs(_ name: String) -> [JobSpec.Pair] {
-        (json[name]?.members ?? []).map { JobSpec.Pair($0.name, $0.value.string ?? "") }
-    }
 }

@@ -1,4 +1,5 @@
-/// Why a job or an attempt did not succeed, as clients see it. Details for operators are stored apart.
+/// Reason for which a job or an attempt did not succeed, as clients see it. Details for operators are stored
+/// apart.
 public struct TransferError: Error, Sendable, Equatable {
     /// Stable code that clients branch on, documented in `docs/errors.md`.
     public enum Code: String, ShownChoice {
@@ -62,7 +63,7 @@ public struct TransferError: Error, Sendable, Equatable {
     /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
     public let isRefusal: Bool
 
-    /// What a failed attempt with this error counts for.
+    /// Effect of a failed attempt on `retry.max_attempts` and on the delay.
     public enum Cost: Sendable, Equatable {
         /// It counts toward `retry.max_attempts`.
         case attempt
@@ -100,47 +101,4 @@ public struct TransferError: Error, Sendable, Equatable {
 
     /// Class of the code.
     public var errorClass: Class { code.errorClass }
-
-    /// The `error` object of the API.
-    public var json: [UInt8] { json(heldBy: nil) }
-
-    /// Returns the `error` object of a job that waits. `heldBy`: the reason of `host_held`, `redirect_delay`
-    /// for a redirect that asks for a delay, and `nil` otherwise.
-    public func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
-        ShownError(error: self, hold: hold).shown(reservingCapacity: 160)
-    }
-}
-
-/// The `error` object of the API.
-public struct ShownError: ShownObject {
-    public static let summary = "Why a job or an attempt failed."
-    public static let schemaName = "TransferError"
-
-    let error: TransferError
-    let hold: WaitingReason.Code?
-
-    /// `x-codes`: the table of docs/errors.md.
-    public static var schemaRules: [JSON.Member] {
-        let codes = TransferError.Code.allCases.map { code in
-            JSON.object([
-                JSON.Member("code", .string(code.rawValue)),
-                JSON.Member("class", .string(code.errorClass.rawValue)),
-                JSON.Member("phases", .array(code.phases.map { .string($0.rawValue) })),
-                JSON.Member("retryable", .string(code.repetition.rawValue)),
-            ])
-        }
-        return [JSON.Member("x-codes", .array(codes))]
-    }
-
-    public static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member("code", \.error.code, "Stable code of the error. Later versions may add codes.")
-        list.member("message", \.error.message, "The error as a sentence.")
-        list.member("class", \.error.errorClass, "Class of the code.")
-        list.member("phase", \.error.phase, "Phase of the attempt in which the error occurred.")
-        list.member("retryable", \.error.isRetryable, "true if another attempt can succeed.")
-        list.optional(
-            "held_by", \.hold,
-            "Why the job waits, as in waiting_reason. Only with the code host_held, and redirect_delay after "
-                + "a redirect with Retry-After.")
-    }
 }

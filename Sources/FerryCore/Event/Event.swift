@@ -11,7 +11,7 @@ public struct Event: Sendable, Equatable {
     /// The time that the event shows: when it happened, or the time of the session's event before it if that
     /// is later.
     public let timestamp: Timestamp
-    /// What happened, and when.
+    /// Record of the event: its type, its subject and its time.
     public let record: EventRecord
 
     /// Creates an event.
@@ -70,7 +70,7 @@ public struct DeliveredEvent: ShownObject {
     }
 }
 
-/// What an event is about: the member `data`.
+/// Subject of an event: the member `data`.
 public struct EventContent: ShownObject {
     public static let summary = "What an event is about."
     public static let schemaName = "EventData"
@@ -187,13 +187,13 @@ extension JobRecord {
         // Reminders end with the acknowledgement: no other event follows it.
         if event.type != .jobAcknowledged { record.acknowledgedAt = nil }
         if state.isTerminal {
-            if event.type == .jobAttemptFailed { record.errorJSON = detail.errorJSON }
+            if event.type == .jobAttemptFailed { record.storedError = detail.error }
             return record
         }
         if hasEarlierSpec(at: event) {
             record.storedSpec = earlierSpecs[event.revision] ?? storedSpec.missing()
         }
-        record.forgetEndpointAcknowledgement()
+        record.storedSpec = record.storedSpec.withoutEndpoint
         record.waitingFor = event.waitingFor
         record.attempt = event.attempt
         record.node = detail.node
@@ -202,7 +202,7 @@ extension JobRecord {
             ?? (event.attempt > 0 && (event.type == .jobCreated || event.type == .jobStarted)
                 ? event.occurredAt : nil)
         record.nextAttemptAt = detail.nextAttemptAt
-        record.errorJSON = detail.errorJSON
+        record.storedError = detail.error
         record.questionJSON = detail.questionJSON
         // Such an attempt of another version shows no progress, as in the job itself.
         record.partialDownload = detail.keptAttempt.flatMap {
@@ -211,17 +211,10 @@ extension JobRecord {
         record.pendingDependencies =
             event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
         record.finishedAt = nil
-        record.responseJSON = nil
-        record.resultJSON = nil
+        record.storedResponse = nil
+        record.storedResult = nil
         record.body = nil
         record.resumeData = nil
         return record
-    }
-
-    /// Removes the acknowledgement that an endpoint asks for since the end of the job.
-    private mutating func forgetEndpointAcknowledgement() {
-        guard finishedAt != nil, var spec, spec.acknowledgement?.endpoint != nil else { return }
-        spec.acknowledgement = nil
-        storedSpec = StoredSpec(spec, json: storedSpec.json)
     }
 }

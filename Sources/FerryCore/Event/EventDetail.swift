@@ -1,4 +1,4 @@
-/// What the row of a job says at an event and may not say later: the detail of a packed event about an
+/// Values that the row of a job has at an event and may not have later: the detail of a packed event about an
 /// unfinished job. The row of a finished job never changes, except that it is acknowledged.
 ///
 /// SQL writes it as well (`event_detail` in migrations/0001_baseline.sql): fields after one another, each a
@@ -27,18 +27,20 @@ public struct EventDetail: Sendable, Equatable {
     public var nextAttemptAt: Timestamp?
     /// `job.resumed_at_offset`: the first byte that is fetched.
     public var offset: Int64?
-    /// Of the last attempt that failed, a JSON object.
-    public var errorJSON: [UInt8]?
+    /// Of the last attempt that failed.
+    public var error: Stored<ErrorRecord>?
     /// The open question as stored.
     public var questionJSON: [UInt8]?
     /// The latest attempt that left bytes (`AttemptRecord`), if the next one may continue them.
     public var keptAttempt: [UInt8]?
 
-    /// Creates a detail. `errorJSON`: for the event of an attempt that has failed.
-    public init(node: NodeID? = nil, nextAttemptAt: Timestamp? = nil, errorJSON: [UInt8]? = nil) {
+    /// Creates a detail. `error`: for the event of an attempt that has failed.
+    public init(
+        node: NodeID? = nil, nextAttemptAt: Timestamp? = nil, error: Stored<ErrorRecord>? = nil
+    ) {
         self.node = node
         self.nextAttemptAt = nextAttemptAt
-        self.errorJSON = errorJSON
+        self.error = error
     }
 
     /// Reads a packed detail.
@@ -55,7 +57,7 @@ public struct EventDetail: Sendable, Equatable {
             case .startedAt: startedAt = try Self.timestamp(&reader)
             case .nextAttemptAt: nextAttemptAt = try Self.timestamp(&reader)
             case .offset: offset = Int64(bitPattern: try reader.bigEndian())
-            case .error: errorJSON = sized
+            case .error: error = Stored(json: sized)
             case .question: questionJSON = sized
             case .keptAttempt: keptAttempt = sized
             case nil: if name < Self.firstSizedField { throw PackedReader.Damage() }
@@ -84,7 +86,7 @@ public struct EventDetail: Sendable, Equatable {
             bytes.appendBigEndian(UInt64(bitPattern: value))
         }
         for (field, value) in [
-            (Field.error, errorJSON), (.question, questionJSON), (.keptAttempt, keptAttempt),
+            (Field.error, error?.json), (.question, questionJSON), (.keptAttempt, keptAttempt),
         ] {
             guard let value else { continue }
             bytes.append(field.rawValue)

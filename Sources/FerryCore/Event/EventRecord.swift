@@ -22,7 +22,7 @@ public struct EventRecord: Sendable, Equatable {
     public var revision: Int32
     /// State of the job after the event.
     public var state: JobState?
-    /// What the job waits for after the event, or `nil`.
+    /// Condition for which the job waits after the event, or `nil`.
     public var waitingFor: WaitingFor?
     /// Of a job: what its row may not say later (`EventDetail`). `webhook.disabled`: the endpoint (16 bytes)
     /// and the reason. Else empty.

@@ -139,6 +139,8 @@ public struct TextRule: Sendable {
         return false
     }
 
+    /// A text without bounds, which no client gives.
+    static let any = TextRule(0...Int.max, pattern: nil) { _ in nil }
     /// A text that people have written about an object.
     public static let description = TextRule(0...Limits.descriptionByteCountMax)
 }

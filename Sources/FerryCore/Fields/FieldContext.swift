@@ -1,4 +1,13 @@
-/// What decoding a body needs and collects besides its values. One body, one thread.
+/// Values that objects of a body inherit where it names none.
+public protocol FieldDefaults: AnyObject, Sendable {
+    /// The values by the names of the fields, without those that are objects.
+    var fieldValues: [String: any FieldValue] { get }
+}
+
+/// Resume data of a body: opens a text, and keeps what it means.
+protocol Resumption: AnyObject {}
+
+/// Settings and results of decoding one body, besides its values. One body, one thread.
 public final class FieldContext {
     /// Errors found so far.
     public let errors: ValidationErrors
@@ -12,14 +21,12 @@ public final class FieldContext {
     public var isAnswer = false
     /// Kind of the job, once it is read.
     public var kind: JobKind?
-    /// The job's session, or `nil` if it is not configured.
-    public var session: SessionRecord?
+    /// Values that objects inherit where the body names none, or `nil`: those of a job's session.
+    public let defaults: (any FieldDefaults)?
     /// `true` if the request's header fields may include `Host`: the job is submitted with an admin key.
     public var mayNameHost = false
     /// `true` if a patch may send the job's `Host` to another server: it comes from an admin.
     public var mayMoveHost = false
-    /// Opens resume data; returns `nil` if it is none of this tenant's.
-    public var openResumeData: (String) -> ResumePoint? = { _ in nil }
     /// Returns the job with this number in the batch if it precedes this one.
     public var earlierJob: (Int) -> JobID? = { _ in nil }
 
@@ -27,33 +34,30 @@ public final class FieldContext {
     public var requestURL: WebURL?
     public var requestMethod: String?
     /// The fields of the last `headers` of the body, or `nil` if there was none.
-    var headerMap: (path: String, lines: [JobSpec.Pair])?
-    /// The job whose bytes this one resumes from, or `nil`.
-    public var resumePoint: ResumePoint?
+    var headerMap: (path: String, lines: [NameValuePair])?
+    /// Meaning of the resume data of the body; set by `JobRequest`.
+    var resumption: (any Resumption)?
     /// Bytes of an inline source or body as they will be sent, or `nil`.
     public var payload: [UInt8]?
     private var inherited: [String: any FieldValue]?
 
     /// Creates a context without errors.
     public init(
-        node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
+        node: NodeAbilities = NodeAbilities(), defaults: (any FieldDefaults)? = nil,
         zones: (any TimeZoneSource)? = nil,
         refusal: @escaping (EndpointAddress) -> String? = { _ in nil }
     ) {
         errors = ValidationErrors()
         self.node = node
-        self.session = session
+        self.defaults = defaults
         self.refusal = refusal
         self.zones = zones
     }
 
-    /// `true` if the job's session is a background session.
-    var isBackground: Bool { session?.configuration.kind == .background }
-
-    /// Returns the session's value of the field with this name, or `nil` if the session is not configured.
+    /// Returns the inherited value of the field with this name, or `nil` if nothing is inherited.
     func inherited<Value: FieldValue>(_ name: String, as type: Value.Type) -> Value? {
-        guard let session else { return nil }
-        let values = inherited ?? FieldCapture.values(of: session.configuration)
+        guard let defaults else { return nil }
+        let values = inherited ?? defaults.fieldValues
         inherited = values
         return values[name] as? Value
     }

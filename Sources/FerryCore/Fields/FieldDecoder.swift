@@ -1,13 +1,13 @@
 /// Reads an untrusted body into an object: a new one, or a merge patch (RFC 7396) of one that exists. Reports
 /// each member that is invalid, missing or unknown; the object keeps its value there.
 public struct FieldDecoder: FieldVisitor {
-    /// What the body is.
+    /// Kind of a body: a new object or a merge patch.
     public enum Mode: Sendable { case new, patch }
 
     private var reader: FieldReader
-    /// What the body is.
+    /// Kind of the body: a new object or a merge patch.
     public let mode: Mode
-    /// What the body is decoded with.
+    /// Context in which the body is decoded.
     public let context: FieldContext
     /// `true` if the body must have the required members.
     private let requiresMembers: Bool
@@ -39,10 +39,10 @@ public struct FieldDecoder: FieldVisitor {
     /// Returns an object with the values that a new one has if its body names none.
     static func standard<Object: FieldObject>(_ type: Object.Type, _ context: FieldContext) -> Object {
         var object = Object()
-        guard let session = context.session else { return object }
+        guard let defaults = context.defaults else { return object }
         var inheritance = FieldInheritance(context: context)
         object.fields(&inheritance)
-        object.inherit(from: session.configuration)
+        object.inherit(from: defaults)
         return object
     }
 
@@ -86,7 +86,7 @@ public struct FieldDecoder: FieldVisitor {
 
     /// Returns the member, or `nil` if there is nothing to decode.
     private mutating func member(_ name: String, _ traits: FieldTraits) -> JSONView? {
-        if traits.isShownOnly { return nil }
+        if traits.isShownOnly || traits.isStoredOnly { return nil }
         guard let json = reader.value(name) else {
             if traits.isRequired, requiresMembers {
                 reader.addError(name, "required", "This field is required.")

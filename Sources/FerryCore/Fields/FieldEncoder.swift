@@ -16,8 +16,9 @@ public struct FieldEncoder: FieldVisitor {
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
+        if traits.isWriteOnly || traits.isStoredOnly && !leavesOutDefaults { return }
         let isOptional = leavesOutDefaults || traits.isShownOnly || traits.isAlternative
-        if traits.isWriteOnly || isOptional && value.isLeftOut { return }
+        if isOptional && value.isLeftOut { return }
         writer.name(name)
         let isPlain = leavesOutDefaults && traits.isStoredPlain
         value.encode(into: &writer, isRedacted: isRedacted && !isPlain)

@@ -33,9 +33,9 @@ public protocol FieldObject: Sendable, Equatable {
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
 
-    /// Sets values that depend on the session in another way than `FieldTraits.Inheritance`. Called after the
+    /// Sets values that depend on `defaults` in another way than `FieldTraits.Inheritance`. Called after the
     /// fields were inherited.
-    mutating func inherit(from session: SessionConfiguration)
+    mutating func inherit(from defaults: any FieldDefaults)
 
     /// Called after a body has been read: sets values that follow from others, and reports combinations that
     /// are not allowed.
@@ -48,11 +48,11 @@ extension FieldObject {
     public static var memberPrefix: String? { nil }
     public static var standardTexts: StandardTexts? { nil }
     public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
-    public mutating func inherit(from session: SessionConfiguration) {}
+    public mutating func inherit(from defaults: any FieldDefaults) {}
     public mutating func check(_ body: FieldDecoder) {}
 }
 
-/// What is done with the fields of an object: decoding, encoding, describing.
+/// Operation on the fields of an object: decoding, encoding, describing.
 public protocol FieldVisitor {
     /// A field with one value.
     mutating func field<Value: FieldValue>(
@@ -96,14 +96,28 @@ extension FieldVisitor {
     public mutating func alternative<Value: FieldValue>(
         _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
     ) {
-        var alternative = Alternative(value: value)
+        var alternative = Present(value: value)
         field(name, &alternative, rule, .of(.never, isAlternative: true), text())
         value = alternative.value
     }
+
+    /// A field that clients cannot give, and that is absent if the value is `nil`.
+    public mutating func shown<Value: FieldValue>(
+        _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
+    ) {
+        var present = Present(value: value)
+        field(name, &present, rule, .of(.never, isShownOnly: true), text())
+        value = present.value
+    }
+
+    /// A field of the stored form that no response has; absent if the value is `nil`.
+    public mutating func stored<Value: FieldValue>(
+        _ name: String, _ value: inout Value?, _ rule: Value.Rule
+    ) { field(name, &value, rule, .of(.never, isStoredOnly: true), "") }
 }
 
-/// A value that is shown and stored only if it is there, and is not null in bodies.
-private struct Alternative<Value: FieldValue>: FieldValue {
+/// A value that is shown and stored only if it is there, and is never null.
+private struct Present<Value: FieldValue>: FieldValue {
     var value: Value?
 
     static func decode(_ json: JSONView, _ rule: Value.Rule, _ place: FieldPlace) -> Self? {
@@ -177,7 +191,7 @@ public struct FieldPlace {
     let path: String
     /// Name of the member.
     let name: String
-    /// What the body is decoded with.
+    /// Context in which the body is decoded.
     public let context: FieldContext
 
     /// JSON Pointer of the value.
@@ -219,7 +233,7 @@ public struct FieldTraits: Sendable {
         case always
     }
 
-    /// Where the default value comes from.
+    /// Origin of a field's default value.
     public enum Inheritance: Sendable {
         case none
         /// From the field of the session with the same name.
@@ -235,7 +249,7 @@ public struct FieldTraits: Sendable {
     public var isRequired: Bool
     /// `true` if resume data can replace a required field of a new download.
     public var isInResumeData: Bool
-    /// Where the default value comes from.
+    /// Origin of the default value.
     public var inheritance: Inheritance
     /// Job kinds that have the field.
     public var kinds: JobKinds
@@ -250,6 +264,8 @@ public struct FieldTraits: Sendable {
     public var isStoredPlain: Bool
     /// `true` if clients cannot give the field; it is shown if it has a value.
     public var isShownOnly: Bool
+    /// `true` if the field is only in the stored form, and there only if it has a value.
+    public var isStoredOnly: Bool
     /// `true` if bodies give exactly one of the object's fields with this property; the others are not shown.
     public var isAlternative: Bool
 
@@ -259,13 +275,13 @@ public struct FieldTraits: Sendable {
         from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
         isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
-        isAlternative: Bool = false
+        isStoredOnly: Bool = false, isAlternative: Bool = false
     ) -> Self {
         Self(
             change: change, isRequired: required, isInResumeData: isInResumeData,
             inheritance: inheritance, kinds: kinds, unit: unit, column: column, isWriteOnly: isWriteOnly,
             isStoredPlain: isStoredPlain,
-            isShownOnly: isShownOnly, isAlternative: isAlternative)
+            isShownOnly: isShownOnly, isStoredOnly: isStoredOnly, isAlternative: isAlternative)
     }
 
     /// Properties of most fields.

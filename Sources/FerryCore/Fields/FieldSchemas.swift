@@ -82,7 +82,7 @@ public final class FieldSchemas {
             Self.rules(of: object, use).first { $0.name == "required" }?.value.array ?? []
         var properties: [JSON.Member] = []
         var required: [JSON] = []
-        for field in object.fields {
+        for field in object.fields where !field.traits.isStoredOnly {
             let name = JSON.string(field.name)
             let isRequired =
                 switch use {

@@ -24,7 +24,7 @@ public protocol ShownValue: Sendable {
     static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member]
 }
 
-/// What is done with the members of an object: writing, describing.
+/// Operation on the members of an object: writing, describing.
 public protocol MemberVisitor<Object> {
     associatedtype Object
 
@@ -41,6 +41,13 @@ public protocol MemberVisitor<Object> {
     /// An object of some of the members, with a schema of its own.
     mutating func object(
         _ name: String, named: String, _ text: @autoclosure () -> String, _ members: (inout Self) -> Void)
+
+    /// Members that are described as always present, and are absent if the condition is not met: what they
+    /// show cannot be read.
+    mutating func members(if condition: (Object) -> Bool, _ members: (inout Self) -> Void)
+
+    /// The members of an object that is JSON already; they are not described.
+    mutating func rawMembers(_ json: (Object) -> [UInt8]?)
 
     /// The members of another object.
     mutating func include<Other: ShownObject>(_ value: (Object) -> Other)
@@ -128,6 +135,14 @@ private struct MemberWriter<Object>: MemberVisitor {
         writer.endObject()
     }
 
+    mutating func members(if condition: (Object) -> Bool, _ members: (inout Self) -> Void) {
+        if condition(object) { members(&self) }
+    }
+
+    mutating func rawMembers(_ json: (Object) -> [UInt8]?) {
+        if let json = json(object) { writer.rawMembers(of: json) }
+    }
+
     mutating func include<Other: ShownObject>(_ value: (Object) -> Other) {
         value(object).showMembers(into: &writer, isRedacted: isRedacted)
     }
@@ -191,6 +206,10 @@ private struct MemberTable<Object>: MemberVisitor {
         add(name, reference, text())
         required.append(.string(name))
     }
+
+    mutating func members(if condition: (Object) -> Bool, _ members: (inout Self) -> Void) { members(&self) }
+
+    mutating func rawMembers(_ json: (Object) -> [UInt8]?) {}
 
     mutating func include<Other: ShownObject>(_ value: (Object) -> Other) {
         var table = MemberTable<Other>(schemas: schemas)

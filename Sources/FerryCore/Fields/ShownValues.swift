@@ -12,28 +12,6 @@ extension ShownValue where Self: FieldValue, Rule == NoRule {
 
 extension Bool: ShownValue {}
 extension Timestamp: ShownValue {}
-extension URLText: ShownValue {}
-extension ConnectionRules.Authentication.Scheme: ShownValue {}
-extension SessionInvalidation: ShownValue {}
-extension Role: ShownValue {}
-extension JobState: ShownChoice {
-    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-        schemas.reference("JobState") {
-            let text = "State of a job. The terminal states are succeeded, failed and cancelled."
-            return .object(choices + [JSON.Member("description", .string(text))])
-        }
-    }
-}
-extension WaitingFor: ShownChoice {}
-
-/// A URL that is shown as it is.
-struct ShownURL: ShownValue {
-    let text: String
-
-    func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
-    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { URLText.shownSchema(in: schemas) }
-}
-
 extension ShownValue where Self: BinaryInteger {
     public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "integer")]
@@ -149,3 +127,5 @@ extension JSON.Member {
     /// The keyword `examples`.
     public static func examples(_ examples: JSON...) -> Self { Self("examples", .array(examples)) }
 }
+
+let setMark = Array(#"{"set":true}"#.utf8)

@@ -17,7 +17,7 @@ public struct HostDecision: Sendable, Equatable {
 
     /// Time of the decision.
     public var at: Timestamp
-    /// What was decided.
+    /// Kind of the decision.
     public var kind: Kind
     /// The requests that the decision is about.
     public var scope: HostScope

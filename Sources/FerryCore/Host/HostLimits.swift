@@ -41,7 +41,7 @@ public struct HostLimit: Sendable, Equatable {
 /// The limited scopes of requests (`HostScope`), as this node knows them: at most a heartbeat old. May be
 /// used on any thread. If there are none, a look-up costs one atomic load.
 ///
-/// Which limits apply to a request, and how they combine, is decided only here.
+/// No other code decides which limits apply to a request, and how they combine.
 public final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
     private struct State {
@@ -129,7 +129,7 @@ public final class HostLimits: Sendable {
     }
 }
 
-/// Why a queued job does not run.
+/// Reason for which a queued job does not run.
 public enum QueueReason: Sendable, Equatable {
     /// A node claims the job as soon as it has a free slot and the job is next.
     case noFreeSlot
@@ -168,27 +168,6 @@ public struct HostHold: Sendable, Equatable {
     public init(origin: String, reason: QueueReason) {
         self.origin = origin
         self.reason = reason
-    }
-
-    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
-    /// `waiting_reason` in `held_by`.
-    public var errorJSON: [UInt8] {
-        let (code, why): (WaitingReason.Code, String) =
-            switch reason {
-            case .noFreeSlot: (.hostLimit, "has no connection free")
-            case .sessionLimit(let count):
-                (.sessionLimit, "gets \(count) connections of the session, which are in use")
-            case .hostLimit(let count, let scope):
-                (.hostLimit, "gets \(count) connections\(scope.ofWhom), which are in use")
-            case .hostRate(let rate, let scope):
-                (.hostRate, "gets \(decimalText(rate)) requests per second\(scope.ofWhom)")
-            case .hostBackoff(_, let scope): (.hostBackoff, "is backed off\(scope.forWhom)")
-            case .hostPaused: (.hostPaused, "is paused by an operator")
-            }
-        let error = TransferError(
-            .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
-            isRetryable: true)
-        return error.json(heldBy: code)
     }
 }
 
@@ -236,5 +215,28 @@ extension HostLimits {
         }
         if let sessionLimit, sessionLimit <= count { return .sessionLimit(sessionLimit) }
         return .hostLimit(count, of: scope)
+    }
+}
+
+extension HostHold {
+    /// The error of a job that waits for the host: `host_held`, with the code of its `waiting_reason` in
+    /// `held_by`.
+    public var error: Stored<ErrorRecord> {
+        let (code, why): (WaitingReasonCode, String) =
+            switch reason {
+            case .noFreeSlot: (.hostLimit, "has no connection free")
+            case .sessionLimit(let count):
+                (.sessionLimit, "gets \(count) connections of the session, which are in use")
+            case .hostLimit(let count, let scope):
+                (.hostLimit, "gets \(count) connections\(scope.ofWhom), which are in use")
+            case .hostRate(let rate, let scope):
+                (.hostRate, "gets \(decimalText(rate)) requests per second\(scope.ofWhom)")
+            case .hostBackoff(_, let scope): (.hostBackoff, "is backed off\(scope.forWhom)")
+            case .hostPaused: (.hostPaused, "is paused by an operator")
+            }
+        let error = TransferError(
+            .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
+            isRetryable: true)
+        return Stored(error, heldBy: code)
     }
 }

@@ -1,6 +1,6 @@
 /// A host for operators: the state of an origin and its settings.
 public struct HostRecord: Sendable {
-    /// Why a host is not `normal`.
+    /// Reason for which a host is not `normal`.
     public struct Reason: Sendable, Equatable {
         /// Stable code.
         public var code: String
@@ -17,7 +17,7 @@ public struct HostRecord: Sendable {
     public var origin: String
     /// State of the whole origin.
     public var state: HostState
-    /// Why the state is not `normal`; `nil` if it is.
+    /// Reason for which the state is not `normal`; `nil` if it is.
     public var reason: Reason?
     /// Transfers at once on all nodes, or `nil` for no limit.
     public var connectionLimit: Int?

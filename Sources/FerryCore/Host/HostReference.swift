@@ -101,7 +101,7 @@ extension HostReference {
 }
 
 extension HostReference: FieldValue {
-    /// What a text must be, as a sentence without its subject.
+    /// Rule for the text of a reference, as a sentence without its subject.
     public static let rule =
         "must be a name, host:port or an origin without a path (https://example.org:8443)."
 

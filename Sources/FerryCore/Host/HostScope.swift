@@ -106,19 +106,3 @@ public struct RequestScope: Hashable, Sendable {
     /// The scopes whose limits apply to its requests, the widest first.
     public var scopes: [HostScope] { [.origin, HostScope(tenant: tenant), scope] }
 }
-
-extension JobSecrets {
-    /// Bytes to hash that identify the request's credentials: secret header fields, password, token and
-    /// client key; `nil` if it sends none.
-    public var credentialBytes: [UInt8]? {
-        let connection = connection
-        let others = [connection?.password, connection?.token, connection?.clientKey]
-        guard !headers.isEmpty || others.contains(where: { $0 != nil }) else { return nil }
-        var bytes: [UInt8] = []
-        for part in headers.flatMap({ [$0.name.lowercased(), $0.value] }) + others.map({ $0 ?? "" }) {
-            bytes.append(contentsOf: part.utf8)
-            bytes.append(0)
-        }
-        return bytes
-    }
-}

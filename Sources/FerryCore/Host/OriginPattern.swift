@@ -1,7 +1,7 @@
 /// Pattern of origins, `scheme://host[:port]`; the first label of the host may be `*`, which stands for one
 /// or more labels.
 public struct OriginPattern: Sendable, Hashable {
-    /// Why a text is no pattern.
+    /// Reason for which a text is no pattern.
     public enum Failure: Error, Sendable, Equatable {
         case notOrigin, invalidWildcard
         case invalid(WebURL.Failure)

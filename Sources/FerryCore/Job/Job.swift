@@ -1,48 +1,10 @@
-/// Kind of a job.
-public enum JobKind: String, Sendable, CaseIterable {
-    case download, upload, data
-}
-
-/// Secrets of a job, which are stored encrypted and never shown.
-public struct JobSecrets: Sendable, Equatable {
-    /// Header fields whose value is secret.
-    public var headers: [JobSpec.Pair]
-    /// Signing secret `whsec_…` of the job's own webhook, or `nil`.
-    public var webhookSecret: String?
-    /// Header fields of deliveries to the job's own webhook.
-    public var webhookHeaders: [JobSpec.Pair] = []
-    /// TLS settings of the job's own webhook with the text of the authorities, or `nil` for the default.
-    public var webhookTLS: WebhookTLS? {
-        get { boxedWebhookTLS?.value }
-        set { boxedWebhookTLS = newValue.map(Boxed.init) }
-    }
-    private var boxedWebhookTLS: Boxed<WebhookTLS>?
-    var boxedConnection: Boxed<ConnectionSecrets>?
-    /// The job whose bytes this one resumes from (`resume_data`), or `nil`.
-    public var resumePoint: ResumePoint? {
-        get { boxedResumePoint?.value }
-        set { boxedResumePoint = newValue.map(Boxed.init) }
-    }
-    private var boxedResumePoint: Boxed<ResumePoint>?
-    /// Creates secrets.
-    public init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
-        self.headers = headers
-        self.webhookSecret = webhookSecret
-    }
-    /// `true` if there are no secrets.
-    public var isEmpty: Bool {
-        headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedWebhookTLS == nil
-            && boxedConnection == nil && boxedResumePoint == nil
-    }
-}
-
 /// A validated job that is about to be stored.
 public final class NewJob: Sendable {
     /// Identifier of the job.
     public let id: JobID
     /// Its tenant.
     public let tenant: String
-    /// What the client asks for, with the secrets in the clear. A run of a schedule comes without them.
+    /// Request of the client, with the secrets in the clear. A run of a schedule comes without them.
     public let request: JobRequest
     /// `request.spec` as it will be stored.
     public let storedSpec: StoredSpec
@@ -97,7 +59,7 @@ public struct JobRecord: Sendable {
     public var tenant: String
     /// Its state.
     public var state: JobState
-    /// What a waiting job waits for; `nil` in other states.
+    /// Condition for which a waiting job waits; `nil` in other states.
     public var waitingFor: WaitingFor?
     /// Revision of its fields; grows with each change.
     public var revision: Int32
@@ -123,10 +85,12 @@ public struct JobRecord: Sendable {
     public var specRevision: Int32?
     /// The fields at earlier revisions that events are about; read only for these events.
     public var earlierSpecs: [Int32: StoredSpec] = [:]
-    /// `response`, `result` and `error` as JSON objects, or `nil` if there is none.
-    public var responseJSON: [UInt8]?
-    public var resultJSON: [UInt8]?
-    public var errorJSON: [UInt8]?
+    /// The last response, as stored; `nil` before the end, and if there was none.
+    public var storedResponse: Stored<TransferResponse>?
+    /// The result of a succeeded job, as stored; `result` decodes it.
+    public var storedResult: Stored<TransferResult>?
+    /// Error of the job or of its last attempt, as stored; `error` decodes it.
+    public var storedError: Stored<ErrorRecord>?
     /// Body of a finished data job if it is stored in the database, else `nil`.
     public var body: [UInt8]?
     /// Opaque text with which another job resumes the bytes of this failed or cancelled one, or `nil`.
@@ -148,8 +112,7 @@ public struct JobRecord: Sendable {
     public init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,
         failedAttemptCount: Int32, node: NodeID?, createdAt: Timestamp, startedAt: Timestamp?,
-        finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, storedSpec: StoredSpec,
-        responseJSON: [UInt8]?, resultJSON: [UInt8]?, errorJSON: [UInt8]?, body: [UInt8]?
+        finishedAt: Timestamp? = nil, nextAttemptAt: Timestamp? = nil, retryOf: JobID?, storedSpec: StoredSpec
     ) {
         self.id = id
         self.tenant = tenant
@@ -165,9 +128,51 @@ public struct JobRecord: Sendable {
         self.nextAttemptAt = nextAttemptAt
         self.retryOf = retryOf
         self.storedSpec = storedSpec
-        self.responseJSON = responseJSON
-        self.resultJSON = resultJSON
-        self.errorJSON = errorJSON
-        self.body = body
+    }
+}
+
+extension JobRecord {
+    /// The accepted fields, or `nil` if they are damaged (`StoredSpec.spec`).
+    public var spec: JobSpec? { storedSpec.spec }
+
+    /// The last response without secret values, or `nil` if there is none or it is damaged.
+    var response: TransferResponse? { readable { () throws(StoredJSONError) in try storedResponse?.read() } }
+
+    /// The result, or `nil` if there is none or it is damaged.
+    public var result: TransferResult? {
+        readable { () throws(StoredJSONError) in try storedResult?.read() }
+    }
+
+    /// Error of the job or of its last attempt; `nil` if there is none, or it is damaged.
+    public var error: ErrorRecord? { readable { () throws(StoredJSONError) in try storedError?.read() } }
+
+    /// Returns the last response for a reader: without secret values if those cannot be decrypted.
+    func shownResponse(for disclosure: Disclosure) -> ShownResponse? {
+        if let seal = disclosure.seal,
+            let whole = readable({ () throws(StoredJSONError) in try storedResponse?.read(opening: seal) })
+        {
+            return ShownResponse(response: whole, isRedacted: false)
+        }
+        return response.map { ShownResponse(response: $0, isRedacted: true) }
+    }
+
+    /// Returns the open question, or `nil` if there is none or it cannot be read. Its secret values are
+    /// redacted unless `seal` decrypts them.
+    public func question(opening seal: SecretSeal?) -> JobQuestion? {
+        guard let questionJSON else { return nil }
+        return readable { () throws(StoredJSONError) in
+            guard let seal else { return try JobQuestion(storedJSON: questionJSON) }
+            return try JobQuestion(storedJSON: questionJSON, opening: seal)
+        }
+    }
+
+    /// Returns what `read` returns, or `nil` if it throws, which is reported.
+    private func readable<Value>(_ read: () throws(StoredJSONError) -> Value?) -> Value? {
+        do throws(StoredJSONError) {
+            return try read()
+        } catch {
+            storedSpec.report(error)
+            return nil
+        }
     }
 }

@@ -1,4 +1,4 @@
-/// Which of a tenant's jobs a list shows and a bulk operation covers. All conditions apply.
+/// Filter of a tenant's jobs for lists and bulk operations. All conditions apply.
 ///
 /// The field names are those of the query parameters of `GET /v1/jobs`.
 public struct JobFilter: FieldObject, FieldValue {
@@ -15,7 +15,7 @@ public struct JobFilter: FieldObject, FieldValue {
     public var states: [JobState] = []
     /// Kind; `nil`: any.
     public var kind: JobKind?
-    /// Where `request.url` leads; `nil`: anywhere.
+    /// Host or origin of `request.url`; `nil` for any.
     public var place: HostReference?
     /// Time after which the job was created; `nil`: any.
     public var createdAfter: Timestamp?

@@ -36,7 +36,7 @@ extension JobRequest {
         session: SessionRecord? = nil, mayMoveHost: Bool = false, refusal: (EndpointAddress) -> String?
     ) throws(InvalidFields) -> JobRequest {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
-            let context = FieldContext(node: node, session: session, refusal: refusal)
+            let context = FieldContext(node: node, defaults: session, refusal: refusal)
             context.kind = spec.kind
             context.isAnswer = isAnswer
             context.mayMoveHost = mayMoveHost

@@ -3,7 +3,7 @@
 public struct JobQuery: Sendable, Equatable {
     /// Tenant.
     public var tenant: String
-    /// Which of its jobs.
+    /// Filter of the listed jobs.
     public var filter: JobFilter
     /// The last job of the page before: only older jobs follow.
     public var before: JobID?

@@ -1,122 +1,119 @@
+/// A job as all endpoints and webhooks show it: its state, its accepted fields and its result.
+public final class ShownJob: ShownObject {
+    public static let summary =
+        "The accepted fields with their effective values, and the progress of the job. Every member is "
+        + "present."
+    public static let schemaName = "Job"
+
+    private let record: JobRecord
+    private let reason: WaitingReason?
+    private let question: ShownQuestion?
+    /// The accepted fields; those of an empty job if `isReadable` is `false`.
+    private let spec: JobSpec
+    /// `false` if the stored fields are damaged.
+    private let isReadable: Bool
+    private let progress: ShownProgress
+    private let response: ShownResponse?
+    private let result: ShownResult?
+    private let error: ShownError?
+    /// `true` to hide what may be secret.
+    private let isRedacted: Bool
+
+    init(
+        _ record: JobRecord, _ progress: TransferProgress?, _ unavailable: NodeUnavailable?,
+        _ queue: () -> QueueConditions, _ disclosure: Disclosure
+    ) {
+        self.record = record
+        reason = WaitingReason(record, queue: queue())
+        // With a wrong key the question is shown without secrets.
+        question = (disclosure.seal.flatMap { record.question(opening: $0) } ?? record.question(opening: nil))
+            .map { ShownQuestion($0) }
+        let spec = record.storedSpec.shown(for: disclosure)
+        isReadable = spec != nil
+        self.spec = spec?.withStandardStatus ?? JobSpec()
+        let result = record.result
+        let known =
+            record.finalProgress(result, isUpload: spec?.kind == .upload) ?? progress
+            ?? record.partialDownload?.progress ?? TransferProgress()
+        self.progress = ShownProgress(
+            progress: known, isSucceeded: record.state == .succeeded, unavailable: unavailable)
+        response = record.shownResponse(for: disclosure)
+        self.result = result.map { ShownResult(result: $0, job: record.id, body: record.body) }
+        error = record.error.map { ShownError($0) }
+        isRedacted = disclosure.isRedacted
+    }
+
+    public static func members(_ list: inout some MemberVisitor<ShownJob>) {
+        list.member("id", \.record.id, "Identifier of the job.")
+        list.member("tenant", \.record.tenant, "Owner of the job.")
+        list.member("state", \.record.state, "State of the job.")
+        list.member("waiting_for", \.record.waitingFor, "What a job in state waiting waits for.")
+        list.member("revision", \.record.revision, "Grows with each change of the job.", [.minimum(0)])
+        list.member(
+            "waiting_reason", \.reason, "Why the job does not run; null for running and terminal jobs.")
+        list.member("created_at", \.record.createdAt, "Time of the submission.")
+        list.member("started_at", \.record.startedAt, "Start of the first attempt.")
+        list.member("finished_at", \.record.finishedAt, "Time of the terminal state.")
+        list.member("acknowledged_at", \.record.acknowledgedAt, "Time of the acknowledgement.")
+        list.member("next_attempt_at", \.record.nextAttemptAt, "Time at which a waiting job continues.")
+        list.member(
+            "attempt", \.record.attempt, "Number of the last attempt, 0 before the first.", [.minimum(0)])
+        list.member("node", \.record.node, "Node of the last attempt.")
+        list.member("link", { _ in "default" }, "Network link of the job.")
+        list.member("retry_of", \.record.retryOf, "The job that this one retries.")
+        list.member("question", \.question, "The open question about the job.")
+        list.members(if: \.isReadable) { list in
+            list.member(
+                "expires_at", { $0.spec.schedule.resourceExpiry(createdAt: $0.record.createdAt) },
+                "End of timeout_for_resource, which counts from the later of created_at and "
+                    + "earliest_begin_at.")
+            list.member("answered_by", \.spec.answers?.last, "The last answer about the job.")
+            list.member(
+                "schedule_id", \.spec.occurrence?.schedule, "The schedule that submitted the job.")
+            list.member("scheduled_at", \.spec.occurrence?.scheduledAt, "The schedule's occurrence.")
+            list.fields(\.spec)
+        }
+        // Of damaged fields, what is there.
+        list.rawMembers { $0.isReadable || $0.isRedacted ? nil : $0.record.storedSpec.json }
+        list.member("progress", \.progress, "Progress of the job.")
+        list.member("response", \.response, "The last response of the server.")
+        list.member("result", \.result, "What a successful job has received or sent.")
+        list.member("error", \.error, "Why the job or its last attempt has failed.")
+        list.member(
+            "resume_data", \.record.resumeData,
+            "Text with which another job resumes from the bytes of this one, for a day.")
+    }
+}
+
 extension JobRecord {
-    /// Writes the job as all endpoints and webhooks show it: its state and its accepted fields. All members
-    /// are present, with null for no value. `progress`: of the running attempt, or `nil` if not known.
-    /// `unavailable`: why the node that runs the job did not tell its progress. `queue`: evaluated only for a
-    /// job that waits for Ferry or its host. `disclosure`: what the reader may see.
+    /// Writes the job as all endpoints and webhooks show it. `progress`: of the running attempt, or `nil` if
+    /// not known. `unavailable`: why the node that runs the job did not tell its progress. `queue`: evaluated
+    /// only for a job that waits for Ferry or its host. `disclosure`: what the reader may see.
     public func write(
         into writer: inout JSONWriter, progress: TransferProgress?, unavailable: NodeUnavailable? = nil,
         queue: @autoclosure () -> QueueConditions = QueueConditions(), for disclosure: Disclosure = .redacted
     ) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("tenant", tenant)
-        writer.member("state", state.rawValue)
-        writer.memberOrNull("waiting_for", waitingFor?.rawValue)
-        writer.member("revision", revision)
-        writer.name("waiting_reason")
-        WaitingReason(self, queue: queue()).show(into: &writer, isRedacted: true)
-        writer.member("created_at", createdAt)
-        writer.memberOrNull("started_at", startedAt)
-        writer.memberOrNull("finished_at", finishedAt)
-        writer.memberOrNull("acknowledged_at", acknowledgedAt)
-        writer.memberOrNull("next_attempt_at", nextAttemptAt)
-        writer.member("attempt", attempt)
-        writer.memberOrNull("node", node?.description)
-        writer.member("link", "default")
-        writer.memberOrNull("retry_of", retryOf?.description)
-        writer.name("question")
-        // With a wrong key the question is shown without secrets.
-        (disclosure.seal.flatMap { question(opening: $0) } ?? question(opening: nil)).map {
-            ShownQuestion($0)
-        }
-        .show(into: &writer, isRedacted: disclosure.isRedacted)
-        let spec = storedSpec.shown(for: disclosure)
-        if let spec {
-            writer.member("expires_at", spec.schedule.resourceExpiry(createdAt: createdAt))
-            writer.name("answered_by")
-            (spec.answers?.last).show(into: &writer, isRedacted: true)
-            writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
-            writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
-            spec.write(into: &writer, isRedacted: disclosure.isRedacted)
-        } else if !disclosure.isRedacted {
-            // The stored fields are damaged: show what is there.
-            writer.rawMembers(of: storedSpec.json)
-        }
-        writer.name("progress")
-        let final = finalProgress(isUpload: spec?.kind == .upload)
-        (final ?? progress ?? partialDownload?.progress ?? TransferProgress()).write(
-            into: &writer, isSucceeded: state == .succeeded, unavailable: unavailable)
-        writer.name("response")
-        if let responseJSON {
-            writer.raw(TransferResponse.shown(responseJSON, for: disclosure))
-        } else {
-            writer.null()
-        }
-        writer.name("result")
-        writeResult(into: &writer)
-        writer.name("error")
-        if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
-        writer.memberOrNull("resume_data", resumeData)
-        writer.endObject()
+        ShownJob(self, progress, unavailable, queue, disclosure)
+            .show(into: &writer, isRedacted: disclosure.isRedacted)
     }
 
     /// Progress of a finished job from its result, or from the bytes that it has left.
-    private func finalProgress(isUpload: Bool) -> TransferProgress? {
+    fileprivate func finalProgress(_ result: TransferResult?, isUpload: Bool) -> TransferProgress? {
         guard state.isTerminal else { return nil }
-        // A result that cannot be read has no sizes, like a missing one.
-        guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
-        else {
-            return partialDownload?.progress ?? TransferProgress()
-        }
-        // Missing if nothing was sent or if an older version stored the result.
-        let sent = result[TransferResult.sentName]?.integer
+        guard let result else { return partialDownload?.progress ?? TransferProgress() }
+        // Most requests have no body.
+        let sent = result.bytesSent > 0 ? result.bytesSent : nil
         if isUpload {
-            return TransferProgress(bytesSent: sent ?? size, bytesExpectedToSend: sent ?? size)
+            return TransferProgress(
+                bytesSent: sent ?? result.size, bytesExpectedToSend: sent ?? result.size)
         }
         return TransferProgress(
-            bytesReceived: size, bytesExpectedToReceive: size, bytesSent: sent ?? 0,
-            bytesExpectedToSend: sent, resumedAtOffset: result["resumed_at_offset"]?.integer)
-    }
-
-    private func writeResult(into writer: inout JSONWriter) {
-        guard let resultJSON else { return writer.null() }
-        writer.beginObject()
-        writer.rawMembers(of: TransferResult.shown(resultJSON))
-        // The body is stored beside the result, so that lists need not read it.
-        writer.name("body")
-        body.map(InlineBody.init).show(into: &writer, isRedacted: true)
-        writer.endObject()
-    }
-}
-
-/// Body of a result: a text if it is UTF-8, else `{"base64": "…"}`.
-private struct InlineBody: ShownValue {
-    let bytes: [UInt8]
-
-    func show(into writer: inout JSONWriter, isRedacted: Bool) {
-        if let text = String(validating: bytes, as: UTF8.self) { return writer.value(text) }
-        writer.beginObject()
-        writer.member("base64", Base64.encode(bytes))
-        writer.endObject()
-    }
-    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-        JSON.rules(##"{"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/ShownBytes"}]}"##)
+            bytesReceived: result.size, bytesExpectedToReceive: result.size, bytesSent: sent ?? 0,
+            bytesExpectedToSend: sent, resumedAtOffset: result.resumedAtOffset)
     }
 }
 
 extension TransferProgress {
-    /// Writes the `progress` object of the API. `unavailable`: why the progress is not known.
-    public func write(
-        into writer: inout JSONWriter, isSucceeded: Bool, unavailable: NodeUnavailable? = nil
-    ) {
-        if !isSucceeded, unavailable == nil, self == TransferProgress() {
-            writer.raw(noProgress)
-        } else {
-            ShownProgress(progress: self, isSucceeded: isSucceeded, unavailable: unavailable)
-                .show(into: &writer, isRedacted: true)
-        }
-    }
-
     /// Bytes done and expected of the direction that carries the file: sending if there is something to send.
     /// An estimate counts while no length is known, until more bytes than estimated have moved.
     private var leading: (done: Int64, expected: Int64)? {
@@ -141,11 +138,6 @@ extension TransferProgress {
     }
 }
 
-/// Progress of a job that has not begun, encoded once.
-private let noProgress = ShownProgress(
-    progress: TransferProgress(), isSucceeded: false, unavailable: nil
-).shown()
-
 /// The `progress` object of the API.
 public struct ShownProgress: ShownObject {
     public static let summary =
@@ -153,9 +145,40 @@ public struct ShownProgress: ShownObject {
         + "kept for a later attempt."
     public static let schemaName = "Progress"
 
-    let progress: TransferProgress
-    let isSucceeded: Bool
-    let unavailable: NodeUnavailable?
+    private let progress: TransferProgress
+    private let isSucceeded: Bool
+    /// Reason for which the progress is not known, or `nil`.
+    private let unavailable: NodeUnavailable?
+
+    /// Creates the progress of a job.
+    public init(
+        progress: TransferProgress, isSucceeded: Bool = false, unavailable: NodeUnavailable? = nil
+    ) {
+        self.progress = progress
+        self.isSucceeded = isSucceeded
+        self.unavailable = unavailable
+    }
+
+    /// Progress of a job that has not begun, encoded once.
+    private static let none: [UInt8] = {
+        var writer = JSONWriter()
+        ShownProgress(progress: TransferProgress()).showAnew(into: &writer)
+        return writer.bytes
+    }()
+
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        if !isSucceeded, unavailable == nil, progress == TransferProgress() {
+            writer.raw(Self.none)
+        } else {
+            showAnew(into: &writer)
+        }
+    }
+
+    private func showAnew(into writer: inout JSONWriter) {
+        writer.beginObject()
+        showMembers(into: &writer, isRedacted: true)
+        writer.endObject()
+    }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
@@ -184,208 +207,5 @@ public struct ShownProgress: ShownObject {
             "unavailable", \.unavailable,
             "Why the progress is not known: the job runs on another node, which does not answer. Absent "
                 + "otherwise.")
-    }
-}
-
-extension TransferResponse {
-    /// Returns the `response` object of the API as it is stored (`SealedDocument`). `header_fields` is left
-    /// out if it has nothing that `headers` has not.
-    public func stored(_ seal: SecretSeal) -> [UInt8] {
-        let fields = headers.combined
-        let lines = fields.count == headers.count ? nil : headers
-        let isURLPublic = RedactedURL.hasNoSecrets(url)
-        var secrets: [JSON.Member] = []
-        if !isURLPublic { secrets.append(JSON.Member("url", .string(url))) }
-        let secretFields = fields.filter { !NonSecretFields.contains($0.name) }
-        if !secretFields.isEmpty {
-            let members = secretFields.map { JSON.Member($0.name, .string($0.value)) }
-            secrets.append(JSON.Member("headers", .object(members)))
-        }
-        if let lines, lines.contains(where: { !NonSecretFields.contains($0.name) }) {
-            secrets.append(JSON.Member("header_fields", JSON(headerLines: lines)))
-        }
-        var writer = JSONWriter(reservingCapacity: 512)
-        writer.beginObject()
-        SealedDocument.write(secrets.isEmpty ? nil : .object(secrets), seal, into: &writer)
-        writer.member("status", status)
-        writer.member("url", isURLPublic ? url : RedactedURL.text(of: url))
-        writer.name("headers")
-        writer.headerMap(fields, isRedacted: true)
-        if let lines {
-            writer.name("header_fields")
-            writer.headerLines(lines, isRedacted: true)
-        }
-        writer.memberOrNull("mime_type", mimeType)
-        writer.memberOrNull("suggested_filename", suggestedFilename)
-        writer.memberOrNull("expected_content_length", expectedContentLength)
-        if let bodyExcerpt { writer.member("body_excerpt", bodyExcerpt) }
-        if let content {
-            writer.name("content")
-            writer.beginObject()
-            writer.member("size", content.size)
-            writer.member("sha256", content.sha256)
-            writer.endObject()
-        }
-        writer.endObject()
-        return writer.bytes
-    }
-
-    /// Returns a stored `response` as the reader may see it.
-    static func shown(_ stored: [UInt8], for disclosure: Disclosure) -> [UInt8] {
-        switch disclosure {
-        case .full(let seal): addingHeaderFields(SealedDocument.whole(stored, seal))
-        case .redacted: addingHeaderFields(SealedDocument.shown(stored) ?? redacted(stored))
-        }
-    }
-
-    /// Adds `header_fields`, made of `headers`, if the stored response has left it out. Works on the text,
-    /// because every event of a finished job shows a response.
-    private static func addingHeaderFields(_ shown: [UInt8]) -> [UInt8] {
-        let (map, list) = (Array(#""headers":{"#.utf8), Array(#","header_fields":["#.utf8))
-        // Quotes in values are escaped, so this is the member.
-        guard let start = shown.indices.first(where: { shown[$0...].starts(with: map) }) else { return shown }
-        var index = start + map.count
-        var lines = list
-        while index < shown.count, shown[index] != UInt8(ascii: "}") {
-            if shown[index] == UInt8(ascii: ",") {
-                lines.append(UInt8(ascii: ","))
-                index += 1
-            }
-            let colon = endOfString(shown, index)
-            let isText = colon + 1 < shown.count && shown[colon + 1] == UInt8(ascii: "\"")
-            let end = isText ? endOfString(shown, colon + 1) : colon + 1 + setMark.count
-            guard end < shown.count else { return shown }
-            lines += #"{"name":"#.utf8
-            lines += shown[index..<colon]
-            lines += #","value":"#.utf8
-            lines += shown[(colon + 1)..<end]
-            lines.append(UInt8(ascii: "}"))
-            index = end
-        }
-        index += 1
-        guard index <= shown.count, !shown[index...].starts(with: list) else { return shown }
-        return shown[..<index] + lines + [UInt8(ascii: "]")] + shown[index...]
-    }
-
-    /// Returns the index after the JSON string that begins at `start`.
-    private static func endOfString(_ text: [UInt8], _ start: Int) -> Int {
-        var index = start + 1
-        while index < text.count, text[index] != UInt8(ascii: "\"") {
-            index += text[index] == UInt8(ascii: "\\") ? 2 : 1
-        }
-        return index + 1
-    }
-
-    /// Redacts a `response` that an older version stored without encryption.
-    private static func redacted(_ stored: [UInt8]) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: stored.count)
-        writer.beginObject()
-        // Written by Ferry; what cannot be read is not shown.
-        for member in (try? JSON.parse(stored))?.members ?? [] {
-            writer.name(member.name)
-            switch (member.name, member.value) {
-            case ("url", .string(let url)): writer.value(RedactedURL.text(of: url))
-            case ("headers", .object(let fields)):
-                writer.beginObject()
-                for field in fields {
-                    writer.name(field.name)
-                    if NonSecretFields.contains(field.name) {
-                        writer.value(field.value)
-                    } else {
-                        writer.raw(setMark)
-                    }
-                }
-                writer.endObject()
-            default: writer.value(member.value)
-            }
-        }
-        writer.endObject()
-        return writer.bytes
-    }
-}
-
-extension TransferResult {
-    fileprivate static let sentName = "bytes_sent"
-    /// Members for internal use. They come first in the stored JSON and their values have no comma, so that
-    /// they can be cut off without parsing the rest.
-    private static let hiddenMembers = ["file", sentName].map { Array("\"\($0)\":".utf8) }
-
-    /// Returns a stored result as clients see it.
-    fileprivate static func shown(_ stored: [UInt8]) -> [UInt8] {
-        var rest = stored.dropFirst()
-        for member in hiddenMembers where rest.starts(with: member) {
-            guard let comma = rest.firstIndex(of: UInt8(ascii: ",")) else { return stored }
-            rest = rest[(comma + 1)...]
-        }
-        return rest.startIndex == 1 ? stored : [UInt8(ascii: "{")] + rest
-    }
-
-    /// Returns the `result` object of the API with internal members and without `body`, which is stored
-    /// beside it and added by `JobRecord.write`. `bytesSent`: as in `TransferProgress`.
-    public func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
-        ShownResult(result: self, job: job, bytesSent: bytesSent).shown(reservingCapacity: 256)
-    }
-}
-
-/// The `result` object of the API.
-public struct ShownResult: ShownObject {
-    public static let summary = "Received or sent bytes of a succeeded job."
-    public static let schemaName = "TransferResult"
-
-    let result: TransferResult
-    let job: JobID
-    let bytesSent: Int64
-
-    /// Path of the content, or `nil` for an upload whose response had no body.
-    private var contentURL: String? {
-        result.location != nil || result.body != nil ? "/v1/jobs/\(job)/content" : nil
-    }
-
-    public static func members(_ list: inout some MemberVisitor<Self>) {
-        list.stored("file", \.result.file?.text)
-        list.stored(TransferResult.sentName) { $0.bytesSent > 0 ? $0.bytesSent : nil }
-        list.member(
-            "path", \.result.location?.path,
-            "Path of the file below the tenant's storage root, or null if the job has no destination.")
-        list.member("size", \.result.size, "Bytes of the received file or body, or of the sent file.")
-        list.member("sha256", \.result.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")
-        list.member(
-            "verified", \.result.verified,
-            "Check of the received bytes: digest, length, or none if the body ended with its connection.")
-        // Left out if there is none, since few of the stored jobs have it.
-        list.optional(
-            "resumed_at_offset", \.result.resumedAtOffset,
-            "Byte at which the download resumed; 0 if it restarted. Absent if no bytes were kept.")
-        list.optional("parts", \.result.parts, "Only of a multipart/x-mixed-replace response.")
-        list.optional("content", \.result.content, "Only of an upload whose response had a body.")
-        list.member(
-            "content_url", \.contentURL,
-            "Path of the received bytes; null for an upload whose response had no body.")
-        list.described(
-            "body", InlineBody?.self,
-            "Short body of the response to a data job or an upload: a string if it is UTF-8, else an object "
-                + "with its base64. Null in lists, and without a short body.")
-    }
-}
-
-extension TransferResult.Content: ShownObject {
-    public static let summary = "The kept body of the response to an upload."
-    public static let schemaName = "ResponseContent"
-
-    public static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member("size", \.size, "Bytes of the body.")
-        list.member("sha256", \.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")
-    }
-}
-
-extension TransferResult.Parts: ShownObject {
-    public static let summary =
-        "Parts of a multipart/x-mixed-replace response. Each part replaces the one before; the last complete "
-        + "part is the result."
-    public static let schemaName = "ResultParts"
-
-    public static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member("count", \.count, "Number of complete parts.")
-        list.member("mime_type", \.mimeType, "Media type of the last part, or null if it has none.")
     }
 }

@@ -103,7 +103,7 @@ public enum JobInput: Sendable, Equatable, CaseIterable {
     case delete
 }
 
-/// What a `JobTransition` changes besides the state.
+/// Changes that a `JobTransition` makes besides the state.
 public struct JobEffects: OptionSet, Sendable, Hashable {
     public let rawValue: Int32
     public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -140,11 +140,11 @@ public struct JobEffects: OptionSet, Sendable, Hashable {
 public struct JobTransition: Sendable, Equatable {
     /// The state afterwards, or `nil` if the job is removed.
     public let state: JobState?
-    /// What a waiting job waits for, else `nil`.
+    /// Condition for which a waiting job waits; `nil` in other states.
     public let waitingFor: WaitingFor?
     /// The event, or `nil`. `beginsAttempt`: only the first attempt has it.
     public let event: EventType?
-    /// What else changes.
+    /// Changes besides the state.
     public let effects: JobEffects
 
     private init(

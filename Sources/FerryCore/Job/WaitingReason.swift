@@ -1,28 +1,10 @@
-/// Why a job does not run, and what has to happen before it starts.
+/// Reason for which a job does not run, and the event after which it starts.
 public struct WaitingReason: ShownObject, Equatable {
     public static let summary = "Why a job does not run."
     public static let schemaName = "WaitingReason"
 
-    /// Reason as a stable code; the table is in `docs/scheduling.md`.
-    public enum Code: String, ShownChoice {
-        case beginDate = "begin_date"
-        case retryBackoff = "retry_backoff"
-        case redirectDelay = "redirect_delay"
-        case dependency, confirmation, challenge, redirect, connectivity, discretionary
-        case urlExpired = "url_expired"
-        case hostBackoff = "host_backoff"
-        case hostPaused = "host_paused"
-        case hostLimit = "host_limit"
-        case hostRate = "host_rate"
-        case sessionLimit = "session_limit"
-        case storageLow = "storage_low"
-        case storageUnavailable = "storage_unavailable"
-        case tenantQuota = "tenant_quota"
-        case noFreeSlot = "no_free_slot"
-        case paused, suspended
-        case noWorker = "no_worker"
-        case homeNode = "home_node"
-    }
+    /// Reason as a stable code.
+    public typealias Code = WaitingReasonCode
 
     /// Reason as a code.
     public let code: Code
@@ -152,7 +134,7 @@ public struct WaitingReason: ShownObject, Equatable {
     }
 
     private static func disk(_ job: JobRecord) -> (Code, String)? {
-        switch job.lastErrorCode.flatMap(TransferError.Code.init) {
+        switch job.error?.code.choice {
         case .storageFull: (.storageLow, "has no room")
         case .storageUnavailable: (.storageUnavailable, "cannot be written to")
         default: nil
@@ -209,7 +191,7 @@ public struct WaitingReason: ShownObject, Equatable {
     }
 }
 
-/// What this node knows about the conditions of a queued job.
+/// Conditions of a queued job, as far as this node knows them.
 public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
     public var isPaused = false
@@ -229,7 +211,7 @@ public struct QueueConditions: Sendable {
     /// Returns the time until which the jobs of a tenant wait because its bytes of the day are used up, or
     /// `nil` if they need not wait.
     public var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
-    /// Why no download begins on this node, or `nil` if downloads may begin.
+    /// Reason for which no download begins on this node; `nil` if downloads may begin.
     public var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
     public var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
@@ -240,7 +222,7 @@ public struct QueueConditions: Sendable {
     /// reached.
     fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
         guard let origin = job.origin, unreachableHost(origin) != nil else { return false }
-        return job.spec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
+        return job.spec?.awaitsHost == true && job.error?.code.choice != .nodeLost
     }
 
     /// Returns the time until which the home node counts as alive, or `nil` if it counts as dead.
@@ -327,20 +309,14 @@ extension JobRecord {
 
     /// Detail with the code of the last attempt's error, ` (timed_out)`.
     fileprivate var retryDetail: String {
-        let failure = lastErrorCode.map { " (\($0))" } ?? ""
+        let failure = error.map { " (\($0.code.name))" } ?? ""
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 
     /// The hold at another host than the job's own (`HostHold`), or the delay that a redirect has asked for;
     /// `nil` if the job waits for neither.
     fileprivate var hold: (code: WaitingReason.Code, sentence: String)? {
-        guard let error = lastError, let sentence = error["message"]?.string,
-            let code = error["held_by"]?.string.flatMap(WaitingReason.Code.init)
-        else { return nil }
-        return (code, sentence)
+        guard let error, let code = error.hold?.choice else { return nil }
+        return (code, error.message)
     }
-
-    fileprivate var lastErrorCode: String? { lastError?["code"]?.string }
-    /// JSON of the last error; `nil` if it cannot be read, which leaves the reason without details.
-    private var lastError: JSON? { errorJSON.flatMap { try? JSON.parse($0) } }
 }

@@ -6,12 +6,12 @@ extension JobSpec {
         public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(#"{"required": ["path"]}"#)
         }
-        /// What to do if the file exists.
+        /// Behavior if the file exists.
         public enum IfExists: String, FieldChoice { case replace, fail, rename }
         /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
         /// end it is a directory, and the response suggests the file name.
         public var path = ""
-        /// What to do if the file exists.
+        /// Behavior if the file exists.
         public var ifExists = IfExists.replace
         /// Creates a destination without path.
         public init() {}

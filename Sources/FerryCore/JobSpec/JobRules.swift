@@ -9,7 +9,7 @@ extension JobSpec {
             + "server announces are checked (Repr-Digest and others, see docs/integrity.md)."
         public static let schemaName = "Integrity"
         public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
-        /// What to do with digests that the server announces.
+        /// Use of digests that the server announces.
         public enum Announced: String, FieldChoice { case verify, ignore }
         /// Bytes.
         public var size: Int64?
@@ -20,7 +20,7 @@ extension JobSpec {
         public var sha512: String?
         public var crc32c: String?
         public var adler32: String?
-        /// What to do with digests that the server announces.
+        /// Use of digests that the server announces.
         public var announced = Announced.verify
         /// Creates requirements.
         public init() {}
@@ -65,17 +65,17 @@ extension JobSpec {
         public static let summary = "Rules for redirects."
         public static let schemaName = "Redirects"
         public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
-        /// What to do with a redirect.
+        /// Behavior after a redirect.
         public enum Policy: String, FieldChoice { case follow, reject, ask }
-        /// What to do with user information in the URL of a redirect.
+        /// Use of user information in the URL of a redirect.
         public enum UserInformation: String, FieldChoice { case send, ignore }
-        /// What to do with a redirect.
+        /// Behavior after a redirect.
         public var policy = Policy.follow
         /// Largest number of redirects of an attempt.
         public var countMax = 20
         /// `true` if credentials are sent to other origins.
         public var sendsCredentialsAcrossOrigins = false
-        /// What to do with user information in the URL of a redirect.
+        /// Use of user information in the URL of a redirect.
         public var userInformation = UserInformation.send
         /// Creates the default rules.
         public init() {}
@@ -197,10 +197,6 @@ extension JobSpec {
                     + "5xx with Retry-After.")
         }
 
-        public mutating func inherit(from session: SessionConfiguration) {
-            if session.kind == .background { attemptCountMax = Limits.jobAttemptCountMax }
-        }
-
         public mutating func check(_ body: FieldDecoder) {
             guard delayMax < delayInitial, body.isGiven("initial_delay") else { return }
             if body.isGiven("max_delay") {
@@ -225,7 +221,7 @@ extension JobSpec {
         /// Header fields of deliveries besides those of Ferry. The values are empty here;
         /// `JobSecrets.webhookHeaders` has them.
         public var headers: [Pair] = []
-        /// How much of the job deliveries contain.
+        /// Extent to which deliveries contain the job.
         public var payload = WebhookPayload.full
         /// TLS settings of the receiver, or `nil` for the default. The authorities have no text here;
         /// `JobSecrets.webhookTLS` has it.

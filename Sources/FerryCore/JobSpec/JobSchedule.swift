@@ -26,7 +26,7 @@ extension JobSpec {
         public var timeoutForResource = 604_800.0
         /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
         public var dependsOn: [JobID] = []
-        /// What to do if such a job has not succeeded.
+        /// Behavior if a job that this one depends on has not succeeded.
         public var onDependencyFailure = DependencyFailure.fail
         /// Creates a schedule: medium priority, at once, one week in total.
         public init() {}
@@ -82,11 +82,6 @@ extension JobSpec {
                 "What happens to this job if one that it depends on does not succeed.")
         }
 
-        public mutating func inherit(from session: SessionConfiguration) {
-            // A session's choice is ignored where another of its fields excludes it.
-            isDiscretionary = isDiscretionary && session.networkServiceType != .responsiveData
-        }
-
         public mutating func check(_ body: FieldDecoder) {
             if let deadlineAt, let earliestBeginAt, deadlineAt <= earliestBeginAt {
                 body.fail("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
@@ -129,7 +124,7 @@ extension JobSpec {
         }
     }
 
-    /// What to do with a job if one that it depends on has not succeeded.
+    /// Behavior of a job if one that it depends on has not succeeded.
     public enum DependencyFailure: String, FieldChoice { case fail, ignore }
 }
 

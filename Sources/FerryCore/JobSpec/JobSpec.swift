@@ -32,10 +32,10 @@ public struct JobSpec: FieldObject {
         set { onChallenge = newValue ? .ask : .fail }
     }
 
-    /// What to do after an authentication challenge.
+    /// Behavior after an authentication challenge.
     public enum ChallengePolicy: String, FieldChoice { case fail, ask }
 
-    /// What to do if the server says that the URL or the credential is outdated.
+    /// Behavior if the server reports that the URL or the credential is outdated.
     public enum ExpiredURLPolicy: String, FieldChoice {
         case fail, ask
 
@@ -43,17 +43,7 @@ public struct JobSpec: FieldObject {
     }
 
     /// A name and its value.
-    public struct Pair: Sendable, Equatable {
-        /// Name.
-        public var name: String
-        /// Value.
-        public var value: String
-        /// Creates a pair.
-        public init(_ name: String, _ value: String) {
-            self.name = name
-            self.value = value
-        }
-    }
+    public typealias Pair = NameValuePair
 
     /// Use of the network.
     public struct Network: FieldObject {
@@ -174,11 +164,6 @@ public struct JobSpec: FieldObject {
             "resume_data", &resumeData, .of(.never, kinds: .download, isWriteOnly: true),
             "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, "
                 + "or begins at 0 if they are gone. Without request.url, the URL is that of this job.")
-    }
-
-    public mutating func inherit(from session: SessionConfiguration) {
-        acknowledgement = session.acknowledgement
-        lowSpeed = session.lowSpeed
     }
 }
 

@@ -103,12 +103,12 @@ extension JobSpec {
         get { storage.fields.accept }
         _modify { yield &ownStorage.fields.accept }
     }
-    /// What to do after an authentication challenge.
+    /// Behavior after an authentication challenge.
     public var onChallenge: ChallengePolicy {
         get { storage.fields.onChallenge }
         _modify { yield &ownStorage.fields.onChallenge }
     }
-    /// What to do with a 401, 403 or 410.
+    /// Behavior after a 401, 403 or 410.
     public var onURLExpired: ExpiredURLPolicy {
         get { storage.fields.onURLExpired }
         _modify { yield &ownStorage.fields.onURLExpired }

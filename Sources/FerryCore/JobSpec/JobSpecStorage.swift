@@ -14,10 +14,15 @@ extension JobSpec {
     /// Writes the members of `encode` into an open object. `isRedacted`: `true` to hide values that may be
     /// secret.
     func write(into writer: inout JSONWriter, isRedacted: Bool) {
-        guard accept.status.isEmpty else { return writeFields(into: &writer, isRedacted: isRedacted) }
+        withStandardStatus.writeFields(into: &writer, isRedacted: isRedacted)
+    }
+
+    /// The fields as they are shown: with the accepted statuses, also if they are those of the kind.
+    var withStandardStatus: JobSpec {
+        guard accept.status.isEmpty else { return self }
         var spec = self
         spec.accept.status = Acceptance.standardStatus(kind)
-        spec.writeFields(into: &writer, isRedacted: isRedacted)
+        return spec
     }
 
     /// Returns the stored form: like `encode`, without null and without objects whose fields all have their
@@ -102,7 +107,7 @@ extension JobSpec.RequestSpec {
 
 extension [JSON.Member] {
     /// Adds `url` if the URL has parts that may be secret.
-    fileprivate mutating func append(url: String) {
+    mutating func append(url: String) {
         if !RedactedURL.hasNoSecrets(url) { append(JSON.Member("url", .string(url))) }
     }
 

@@ -19,13 +19,20 @@ public final class StoredSpec: Sendable {
 
     /// The stored form (`JobSpec.encodeStored`).
     public let json: [UInt8]
+    /// Rules of the acknowledgement that an endpoint has asked for at the end of the job
+    /// (`AcknowledgementRules.encode`), which are shown among the fields; `nil` if none has.
+    private let endpointAcknowledgement: [UInt8]?
     private let job: JobID?
     private let log: (any DamageLog)?
     private let state: Mutex<State>
 
     /// Creates a spec from a row. `job` and `log`: where damage is reported; `nil` if the caller reports it.
-    public init(_ json: [UInt8], of job: JobID? = nil, log: (any DamageLog)? = nil) {
+    public init(
+        _ json: [UInt8], of job: JobID? = nil, log: (any DamageLog)? = nil,
+        endpointAcknowledgement: [UInt8]? = nil
+    ) {
         self.json = json
+        self.endpointAcknowledgement = endpointAcknowledgement
         self.job = job
         self.log = log
         state = Mutex(.encoded)
@@ -34,6 +41,7 @@ public final class StoredSpec: Sendable {
     /// Creates a spec whose fields are known, with their secret values. `json`: its stored form.
     public init(_ spec: JobSpec, json: [UInt8]) {
         self.json = json
+        endpointAcknowledgement = nil
         job = nil
         log = nil
         state = Mutex(.whole(spec))
@@ -55,6 +63,11 @@ public final class StoredSpec: Sendable {
     /// Returns the fields of the same job at a revision for which none are stored: they are damaged.
     func missing() -> StoredSpec { StoredSpec([], of: job, log: log) }
 
+    /// The fields before an endpoint has asked for an acknowledgement: those of the submitted job.
+    public var withoutEndpoint: StoredSpec {
+        endpointAcknowledgement == nil ? self : StoredSpec(json, of: job, log: log)
+    }
+
     /// Reports that the job's row cannot be read.
     func report(_ error: StoredJSONError) {
         if let job { log?.report(job, error) }
@@ -70,13 +83,13 @@ public final class StoredSpec: Sendable {
                 case .redacted, .encoded: break
                 }
                 if let seal {
-                    let spec = try JobSpec(storedJSON: json, opening: seal)
+                    let spec = try acknowledged(try JobSpec(storedJSON: json, opening: seal))
                     state = .whole(spec)
                     return spec
                 }
                 // Replaced unless the decoder throws.
                 state = .damaged
-                let spec = try JobSpec(storedJSON: json)
+                let spec = try acknowledged(try JobSpec(storedJSON: json))
                 state = .redacted(spec)
                 return spec
             }
@@ -87,20 +100,12 @@ public final class StoredSpec: Sendable {
     }
 }
 
-extension JobRecord {
-    /// The accepted fields, or `nil` if they are damaged (`StoredSpec.spec`).
-    public var spec: JobSpec? { storedSpec.spec }
-
-    /// Returns the open question, or `nil` if there is none or it cannot be read. Its secret values are
-    /// redacted unless `seal` decrypts them.
-    public func question(opening seal: SecretSeal?) -> JobQuestion? {
-        guard let questionJSON else { return nil }
-        do throws(StoredJSONError) {
-            guard let seal else { return try JobQuestion(storedJSON: questionJSON) }
-            return try JobQuestion(storedJSON: questionJSON, opening: seal)
-        } catch {
-            storedSpec.report(error)
-            return nil
-        }
+extension StoredSpec {
+    /// Returns the fields with the rules of the endpoint that has asked for an acknowledgement.
+    private func acknowledged(_ spec: JobSpec) throws(StoredJSONError) -> JobSpec {
+        guard let endpointAcknowledgement else { return spec }
+        var spec = spec
+        spec.acknowledgement = try AcknowledgementRules(storedJSON: endpointAcknowledgement)
+        return spec
     }
 }

@@ -2,7 +2,7 @@
 public struct ListPage<Record: Sendable, Kind: IdentifierKind>: Sendable {
     /// The records.
     public let records: [Record]
-    /// Where a bounded scan stopped before the page was full: the next page begins below this identifier.
+    /// Identifier at which a bounded scan stopped before the page was full: the next page begins below it.
     /// `nil` if the page is full or the list ends with it.
     public let stoppedAt: Identifier<Kind>?
 

@@ -54,8 +54,8 @@ public struct Submission: Sendable {
             public let id: JobID
             /// State after the acceptance.
             public let state: JobState
-            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
-            /// only the job's fields tell the difference.
+            /// Condition for which the job waits. A replay has `beginDate` for `discretionary` and
+            /// `confirmation` as well: only the job's fields tell the difference.
             public let waitingFor: WaitingFor?
             /// Time of the submission.
             public let createdAt: Timestamp
@@ -102,9 +102,7 @@ extension JobRecord {
             id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
             revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
             node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
-            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf,
-            storedSpec: storedSpec, responseJSON: nil, resultJSON: nil, errorJSON: nil,
-            body: nil)
+            nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, storedSpec: storedSpec)
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary
@@ -120,75 +118,6 @@ extension JobRecord {
     public init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
         self.init(
             accepted, tenant: job.tenant, spec: job.spec, storedSpec: job.storedSpec, retryOf: job.retryOf)
-    }
-}
-
-/// Why an operation of the store failed.
-public enum StoreError: Error, Sendable, Equatable {
-    /// The database cannot be reached or did not respond in time. It is not known whether anything was
-    /// stored; the client should repeat the request.
-    case unavailable
-    /// The idempotency key was used for another request.
-    case idempotencyKeyReused
-    /// A request with the same idempotency key is being processed.
-    case idempotencyKeyInProgress
-    /// Too many operations wait for the database.
-    case overloaded
-    /// The tenant has the largest allowed number of waiting reads.
-    case tooManyReads
-    /// The database or an operator stopped a read that took too long. Nothing has changed.
-    case readStopped
-    /// Too many events of the tenant have no number yet, so that the job cannot be deleted. It is unchanged.
-    case eventsBehind
-    /// The tenant has its largest number of unfinished jobs, or nearly so. `retryAfter`: seconds.
-    case tooManyJobs(max: Int64, retryAfter: Double)
-    /// A limit of the tenant alone allows no more jobs now. `retryAfter`: seconds.
-    case quotaExceeded(TenantQuota, max: Int64, retryAfter: Double)
-    /// The stored bytes of the tenant have reached its limit.
-    case storageQuotaExceeded(max: Int64)
-    /// No such object of the tenant.
-    case notFound
-    /// The job's state does not allow the operation.
-    case invalidState(JobState, waitingFor: WaitingFor? = nil)
-    /// The job runs, and its request must not be sent again by another attempt.
-    case requestNotRepeatable
-    /// The job requires no acknowledgement.
-    case acknowledgementNotRequired
-    /// `If-Match` names another revision than this one, or, with `nil`, another state of an object without
-    /// revisions.
-    case stale(revision: Int32?)
-    /// The session accepts no more jobs.
-    case sessionInvalidated
-    /// The configuration of a session has changed since the submission was read; read it again.
-    case sessionsChanged
-    /// The session is not invalidated, has unfinished jobs, or is the default session.
-    case sessionInUse
-    /// The tenant has its largest number of configured sessions.
-    case tooManySessions
-    /// The tenant has its largest number of running bulk operations.
-    case tooManyBulkOperations
-    /// A defect; the log has details.
-    case failed
-
-    /// Returns the error for the state of a job.
-    public static func invalidState(of job: JobRecord) -> StoreError {
-        .invalidState(job.state, waitingFor: job.waitingFor)
-    }
-}
-
-/// A finished job with what is needed to submit it again.
-public struct RetrySource: Sendable {
-    /// The finished job.
-    public let record: JobRecord
-    /// Credentials of the job, decrypted.
-    public let secrets: JobSecrets
-    /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
-    public let payload: [UInt8]?
-
-    public init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
-        self.record = record
-        self.secrets = secrets
-        self.payload = payload
     }
 }
 
@@ -238,7 +167,7 @@ public protocol HostProber: Sendable {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
-/// How an attempt is stopped. The raw value is sent between nodes.
+/// Way in which an attempt is stopped. The raw value is sent between nodes.
 public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
     case cancel
@@ -288,14 +217,15 @@ public protocol ResultSink: Sendable {
 }
 
 /// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
-/// redirects. May be called on any thread. The result of an attempt returns all of its connections.
+/// redirects. An attempt begins with the first one; once it has returned that, it asks for it like for
+/// others. May be called on any thread. The result of an attempt returns all of its connections.
 public protocol ConnectionLimiter: Sendable {
     /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
     /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant?
-    /// Returns a granted connection.
+    /// Returns a granted connection; of the attempt's own origin, the first one last.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
     /// Returns why no request of the scope may be sent now, whatever the number of connections; `nil` if
     /// requests may be sent.

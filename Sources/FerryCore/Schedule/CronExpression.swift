@@ -22,7 +22,7 @@ public struct CronExpression: Sendable, Equatable {
     /// clock, instead of fixed times of a day.
     public fileprivate(set) var isWildcard = false
 
-    /// Why a text is no expression.
+    /// Reason for which a text is no expression.
     public struct Failure: Error, Sendable, Equatable {
         /// A sentence for the client.
         public let message: String

@@ -1,6 +1,7 @@
 /// Recent conditions that hold back discretionary jobs.
 public struct DiscretionaryOutlook: Sendable, Equatable {
-    /// Why a discretionary job does not start; `until`: when the reason ends, or `nil` if not known.
+    /// Reason for which a discretionary job does not start; `until`: when the reason ends, or `nil` if not
+    /// known.
     public enum Hold: Sendable, Equatable {
         /// No window for such jobs is open.
         case window(until: Timestamp?)

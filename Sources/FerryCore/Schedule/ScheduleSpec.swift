@@ -3,14 +3,14 @@ public struct ScheduleSpec: FieldObject {
     public static let summary = "A rule that submits jobs repeatedly."
     public static let schemaName = "ScheduleSpec"
 
-    /// What to do with occurrences that no node submitted in time.
+    /// Treatment of occurrences that no node submitted in time.
     public enum Missed: String, FieldChoice {
         case skip
         case runOnce = "run_once"
         case runAll = "run_all"
     }
 
-    /// What to do with an occurrence while a job of an earlier one is unfinished.
+    /// Treatment of an occurrence while a job of an earlier one is unfinished.
     public enum Overlap: String, FieldChoice {
         case allow, skip
         case cancelPrevious = "cancel_previous"
@@ -45,9 +45,9 @@ public struct ScheduleSpec: FieldObject {
     public var endAt: Timestamp?
     /// Largest random delay of a run in seconds.
     public var jitter = 0.0
-    /// What to do with missed occurrences.
+    /// Treatment of occurrences that no node submitted in time.
     public var missed = Missed.runOnce
-    /// What to do while an earlier job is unfinished.
+    /// Treatment of an occurrence while a job of an earlier one is unfinished.
     public var overlap = Overlap.allow
     /// `false` if the schedule submits no jobs.
     public var isEnabled = true

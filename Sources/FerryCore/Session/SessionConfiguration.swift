@@ -174,27 +174,7 @@ public struct SessionConfiguration: FieldObject {
     ]
 }
 
-/// Names of sessions.
-public enum SessionName {
-    /// The session of jobs that name none; it always exists.
-    public static let standard = "default"
-
-    /// Returns `true` for 1 to 128 letters, digits and `-._~:@`, which need no escape in a path. Excludes `.`
-    /// and `..`, which clients remove from paths (RFC 3986 §5.2.4).
-    public static func isValid(_ name: String) -> Bool {
-        (1...Limits.nameByteCountMax).contains(name.utf8.count) && name != "." && name != ".."
-            && name.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"):
-                    true
-                default: "-._~:@".utf8.contains(byte)
-                }
-            }
-    }
-}
-
-/// How a session ends.
+/// Way in which a session ends.
 public enum SessionInvalidation: String, FieldChoice {
     /// Its jobs continue.
     case finish
@@ -219,7 +199,7 @@ public final class SessionRecord: Sendable {
     public let secrets: JobSecrets
     /// `false` if the row is damaged or encrypted with another key.
     public let isReadable: Bool
-    /// How it was invalidated, or `nil`.
+    /// Way in which the session was invalidated, or `nil`.
     public let invalidation: SessionInvalidation?
     /// Time of the invalidation, or `nil`.
     public let invalidatedAt: Timestamp?
@@ -281,3 +261,5 @@ public struct SessionDraft: Sendable {
             sealedSecrets: secrets.isEmpty ? nil : seal(secrets.encode()))
     }
 }
+
+extension SessionInvalidation: ShownValue {}

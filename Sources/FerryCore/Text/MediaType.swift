@@ -33,7 +33,7 @@ enum MediaType {
 
     private static func skipToken(_ rest: inout Substring.UTF8View) -> Bool {
         let length = rest.count
-        rest = rest.drop(while: HeaderRules.isTokenByte)
+        rest = rest.drop(while: isTokenByte)
         return rest.count < length
     }
 

@@ -23,7 +23,7 @@ public struct WebURL: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Why a text is no accepted URL.
+    /// Reason for which a text is no accepted URL.
     public enum Failure: Error, Sendable, Equatable {
         case tooLong, controlCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
             invalidInternationalHost

@@ -24,7 +24,8 @@ public struct Delivery: Sendable {
     public let secret: String?
     /// Header fields of a job's own webhook; those of an endpoint are in `endpoint`.
     public let headers: [JobSpec.Pair]
-    /// How much of the job the delivery to a job's own webhook contains; `endpoint` has that of an endpoint.
+    /// Extent to which the delivery to a job's own webhook contains the job; `endpoint` has that of an
+    /// endpoint.
     public let payload: WebhookPayload
     /// TLS settings of a job's own webhook, or `nil` for the default; those of an endpoint are in `endpoint`.
     public let tls: WebhookTLS?
@@ -40,10 +41,10 @@ public struct Delivery: Sendable {
     public var lostTryCount: Int32 = 0
     /// Bytes of the job's encrypted secrets, from which `secret`, `headers` and `tls` are.
     public var secretByteCount = 0
-    /// Why the delivery cannot be sent, or `nil` if it can.
+    /// Reason for which the delivery cannot be sent, or `nil` if it can.
     public var obstacle: Obstacle?
 
-    /// Why a delivery cannot be sent now.
+    /// Reason for which a delivery cannot be sent now.
     public enum Obstacle: Sendable {
         /// The secret cannot be decrypted with this node's key.
         case secretUnreadable
@@ -63,7 +64,7 @@ public struct Delivery: Sendable {
         public let format: WebhookEndpoint.Format
         /// Header fields of deliveries besides those of Ferry.
         public let headers: [JobSpec.Pair]
-        /// How much of the job deliveries contain.
+        /// Extent to which deliveries contain the job.
         public let payload: WebhookPayload
         /// TLS settings of the receiver, or `nil` for the default.
         public let tls: WebhookTLS?
@@ -231,4 +232,16 @@ public protocol DeliveryStore: Sendable {
     )
     /// Records tries; repeats the transaction until it succeeds.
     func record(_ tries: [DeliveryTry])
+}
+
+extension Delivery {
+    /// The question that the response may answer, or `nil`.
+    public var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
+
+    /// `asked_at` of the question in the delivery, or `nil`.
+    public var askedAt: Timestamp? {
+        // Written by Ferry; without it the answer counts for the open question.
+        guard let job = try? JSON.parse(jobJSON) else { return nil }
+        return job["question"]?["asked_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+    }
 }

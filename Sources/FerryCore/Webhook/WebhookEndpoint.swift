@@ -26,7 +26,7 @@ public struct WebhookEndpoint: FieldObject {
     /// Header fields of deliveries besides those of Ferry. In a stored endpoint the values are empty here;
     /// `WebhookRecord.sealedHeaders` has them.
     public var headers: [JobSpec.Pair] = []
-    /// How much of the job deliveries contain.
+    /// Extent to which deliveries contain the job.
     public var payload = WebhookPayload.full
     /// TLS settings of the receiver, or `nil` for the default. In a stored endpoint the authorities have no
     /// text here; `WebhookRecord.sealedTLS` has it.
@@ -125,7 +125,7 @@ public struct WebhookEndpoint: FieldObject {
 
 /// An endpoint as it is stored and shown.
 public struct WebhookRecord: Sendable, Equatable {
-    /// Why an endpoint gets no deliveries; the raw value is stable.
+    /// Reason for which an endpoint gets no deliveries; the raw value is stable.
     public enum DisabledReason: String, Sendable, CaseIterable {
         /// A client disabled it.
         case requested
@@ -307,8 +307,8 @@ public struct NewWebhook: Sendable {
     }
 }
 
-/// What the first request with an idempotency key has generated. With the request it is enough to repeat the
-/// first response, whatever has happened to the endpoint since.
+/// Values that the first request with an idempotency key has generated. With the request they suffice to
+/// repeat the first response, whatever has happened to the endpoint since.
 public struct CreatedWebhook: Sendable, Equatable {
     /// Identifier and time of creation of the endpoint.
     public let id: WebhookID

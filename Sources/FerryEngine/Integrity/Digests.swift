@@ -63,8 +63,8 @@ final class Digests: @unchecked Sendable {
         }
     }
 
-    /// How the bytes will have been verified once `finish` has not thrown. `isDelimited`: whether the
-    /// response says where its body ends.
+    /// Returns the verification of the bytes, for after `finish` has returned without an error.
+    /// `isDelimited`: whether the response says where its body ends.
     func verification(_ integrity: JobSpec.Integrity, isDelimited: Bool) -> TransferResult.Verification {
         if isProof { return .digest }
         return integrity.size != nil || isDelimited ? .length : .none

@@ -231,7 +231,8 @@ extension Attempt {
 }
 
 extension JobSpec {
-    /// What the received bytes must be. `integrity` of an upload is about the bytes that are sent.
+    /// Integrity that the received bytes must have. `integrity` of an upload is about the bytes that are
+    /// sent.
     var receivedIntegrity: Integrity { kind == .upload ? Integrity() : integrity }
 
     /// Bytes of the file that the job will write, as far as it tells.

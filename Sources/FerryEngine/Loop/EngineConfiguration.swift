@@ -142,8 +142,8 @@ enum EngineLimits {
     /// Seconds that an attempt waits at least before it is given up because its disk hangs: if several disks
     /// are in use, the others answer sooner.
     static let diskSecondsMin = 10
-    /// How often an attempt restarts its file because the source has another one, in addition to once per
-    /// mirror.
+    /// Number of times that an attempt restarts its file because the source has another one, in addition to
+    /// once per mirror.
     static let restartCountMax = 2
     /// Directories of destinations that are kept open after their check, and the nanoseconds for which a
     /// check holds.

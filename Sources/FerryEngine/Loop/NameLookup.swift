@@ -121,7 +121,7 @@ final class NameLookup: Sendable {
     }
 }
 
-/// What a resolver says about a name.
+/// Answer of a resolver about a name.
 package enum NameAnswer: Sendable {
     case found
     /// The name does not exist (EAI_NONAME).

@@ -117,7 +117,7 @@ protocol PartsSink: ByteSink {
     func discard(then done: @escaping @Sendable () -> Void)
 }
 
-/// How far `ByteSink.open` has come.
+/// Progress of `ByteSink.open`.
 enum SinkOpening {
     /// All is known.
     case opened
@@ -129,7 +129,7 @@ enum SinkOpening {
 
 /// Bytes that earlier attempts have left, as far as they can be used.
 struct EarlierBytes: Sendable {
-    /// What is known of them.
+    /// Record of the bytes that the sink has found.
     let record: PartialRecord
     /// The bytes that are not requested again.
     let ranges: ByteRanges

@@ -23,7 +23,7 @@ protocol ByteSource: AnyObject, Sendable {
     func checkUnchanged() throws(TransferError)
 }
 
-/// What a read of a `ByteSource` has found.
+/// Result of a read of a `ByteSource`.
 enum ByteRead: Equatable {
     /// So many bytes; 0 at the end.
     case bytes(Int)

@@ -14,11 +14,11 @@ struct ContentPlan {
     /// The tenant whose estimate that is; `nil` if the length is known.
     var estimatedBy: String?
     let digests: Digests
-    /// What a later attempt needs to continue the content; `nil` if none can.
+    /// Record with which a later attempt continues the content; `nil` if none can.
     let record: PartialRecord?
     /// Shows the bytes to readers that follow the job; `nil` if they are not the job's content.
     let content: FollowableContent?
-    /// What the tenant may store; `nil` for no limit.
+    /// Storage that the tenant has left; `nil` for no limit.
     var allowance: StorageAllowance?
 }
 
@@ -42,6 +42,6 @@ struct PartsPlan {
     let digests: Digests
     /// Shows the bytes to readers that follow the job.
     let content: FollowableContent
-    /// What the tenant may store; `nil` for no limit.
+    /// Storage that the tenant has left; `nil` for no limit.
     var allowance: StorageAllowance?
 }

@@ -37,7 +37,7 @@ struct CommittedContent {
     var identity: FileIdentity?
 }
 
-/// What contents that are committed together share, such as the directory that they go to. One thread.
+/// State shared by contents that are committed together, such as the directory that they go to. One thread.
 final class CommitBatch {
     private var shared: [[UInt8]: AnyObject] = [:]
 

@@ -1,6 +1,6 @@
 import FerryCore
 
-/// What an attempt may store in a managed file, or in a body that the database keeps, of a tenant whose
+/// Bytes that an attempt may store in a managed file, or in a body that the database keeps, of a tenant whose
 /// stored bytes are limited. The store takes back what is reserved with the result of the attempt.
 struct StorageAllowance: Sendable {
     private let quotas: TenantQuotas

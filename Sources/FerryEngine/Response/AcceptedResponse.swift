@@ -8,11 +8,11 @@ struct AcceptedResponse {
     let hop: Hop
     /// Whether the body is decoded.
     let isDecoded: Bool
-    /// Where the bytes of the body belong.
+    /// Part of the file to which the bytes of the body belong.
     let body: ResponseTable.Body
     /// The bytes of an earlier attempt that the body continues; `nil` if the file begins with it.
     let earlier: EarlierBytes?
-    /// What a later attempt needs to continue the file; `nil` if none can, or the body leaves no file
+    /// Record with which a later attempt continues the file; `nil` if none can, or the body leaves no file
     /// (`mayLeaveFile`).
     var record: PartialRecord?
     /// Whether the response rejects an upload: its body is not the job's content while the job runs.

@@ -4,7 +4,7 @@ import FerryCore
 /// upload, to a sink or into parts; any other one counted and dropped, but for an excerpt of a text. Loop
 /// thread only.
 final class ResponseBody {
-    /// Where the bytes go.
+    /// Target of the body's bytes.
     enum Target {
         case none
         case sink(any StreamSink)
@@ -13,7 +13,7 @@ final class ResponseBody {
         case discard
     }
 
-    /// What becomes of a body that has come whole.
+    /// Treatment of a body that is complete.
     enum Ending {
         case result(TransferResult)
         case content(any StreamSink)

@@ -155,7 +155,7 @@ enum HeadRule {
 /// Deviations that libcurl and browsers accept are accepted, except in fields that say where the body ends or
 /// how it is coded: there libcurl might read something else.
 package struct ResponseHeadParser: Sendable {
-    /// What a line has led to.
+    /// Result of a line of the head.
     package enum Step: Sendable, Equatable {
         case more
         /// The head of the final response (not 1xx) is complete.

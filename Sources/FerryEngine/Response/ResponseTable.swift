@@ -24,7 +24,7 @@ struct ResponseTable: Sendable {
         case wait(TransferError, retryAfter: Double?)
     }
 
-    /// What the same request leaves out when it is sent again.
+    /// Parts that the same request leaves out when it is sent again.
     enum Change: Sendable, Equatable {
         case withoutExpect
         /// The server has evaluated `If-Range` wrongly: it has the file, and sends all of it.
@@ -34,7 +34,7 @@ struct ResponseTable: Sendable {
         case withoutCodings
     }
 
-    /// Why a response to a range cannot be used.
+    /// Reason for which a response to a range cannot be used.
     enum RangeFault: Sendable, Equatable {
         /// The server refuses the range with an error status.
         case refused
@@ -46,7 +46,7 @@ struct ResponseTable: Sendable {
         case changed
     }
 
-    /// Where the bytes of a body belong.
+    /// Part of the file to which the bytes of a body belong.
     struct Body: Sendable, Equatable {
         /// Whether they continue the known file. `false`: the file begins anew with them.
         var continues = false
@@ -304,13 +304,13 @@ struct ResponseTable: Sendable {
     }
 }
 
-/// What is known of a file whose first bytes are there. A pure value.
+/// Known properties of a file whose first bytes are there. A pure value.
 struct KnownFile: Sendable, Equatable {
     /// `nil` if the server has sent none.
     var validator: Validator?
     /// Bytes of the whole file; `nil` if that is not known.
     var total: Int64?
-    /// Where the validator came from (`PartialRecord.source`); `nil` if that may have been another server.
+    /// Source of the validator (`PartialRecord.source`); `nil` if that may have been another server.
     var source: String?
     /// The content codings with which the bytes are stored.
     var codings: [String] = []

@@ -1,13 +1,13 @@
 import Curl
 import FerryCore
 
-/// How an attempt continues a body that stops too early: which fields the next request has, when it is sent,
-/// and what the attempt costs in the end. Loop thread only.
+/// Continuation of a body that stops too early: the fields of the next request, the time at which it is sent,
+/// and its cost for the attempt in the end. Loop thread only.
 struct BodyContinuation {
     private enum Fields { case conditional, unconditional, none }
 
     private let rules: JobSpec.RetryRules
-    /// What begins the file.
+    /// Beginning of the file.
     private enum Start {
         case nothing
         case response(FirstResponse)
@@ -33,8 +33,8 @@ struct BodyContinuation {
         rules = spec.retry
     }
 
-    /// What is known of the file; `nil` if no later request can continue it. Made when it is first asked for:
-    /// most bodies come whole, and fit in memory.
+    /// Record of the file; `nil` if no later request can continue it. Made when it is first asked for: most
+    /// bodies come whole, and fit in memory.
     var record: PartialRecord? {
         mutating get {
             if case .response(let first) = start { start = first.record.map(Start.record) ?? .nothing }

@@ -9,7 +9,7 @@ struct FirstResponse {
     /// The request that was answered.
     let hop: Hop
 
-    /// What a later request needs to continue the bytes; `nil` if none can.
+    /// Record with which a later request continues the bytes; `nil` if none can.
     var record: PartialRecord? { PartialRecord(head, total: total, of: attempt.spec, from: hop) }
 }
 
@@ -44,7 +44,7 @@ extension PartialRecord {
         describe(head.mimeType, head.announcedDigests(of: .whole))
     }
 
-    /// What the record says about the file.
+    /// Properties of the file according to the record.
     var known: KnownFile {
         KnownFile(validator: validator, total: total, source: source, codings: codings, mimeType: mimeType)
     }

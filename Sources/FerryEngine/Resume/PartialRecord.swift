@@ -65,8 +65,8 @@ extension Timestamp {
     fileprivate static var ofThisNode: Timestamp { Timestamp(microseconds: Int64(time(nil)) * 1_000_000) }
 }
 
-/// What is known about the bytes of a partial file. Stored beside it, so that a later attempt, also of
-/// another process, can continue them.
+/// Record of the bytes of a partial file. Stored beside it, so that a later attempt, also of another process,
+/// can continue them.
 struct PartialRecord: Sendable, Equatable {
     /// Identity of the request (`PartialRecord.identity(of:)`).
     var identity: String

@@ -4,7 +4,7 @@ import FerryCore
 /// The requests of a download that several connections or URLs may serve. Each part of the content is an
 /// exchange of its own, and is written at its offset. Loop thread only.
 final class PartExchanges: AttemptExchanges {
-    /// Why a request was of no use.
+    /// Reason for which a request was of no use.
     enum PartFailure {
         /// The connection failed, or the request timed out: another request may succeed.
         case broken(TransferError)
@@ -75,12 +75,12 @@ final class PartExchanges: AttemptExchanges {
     var hasFetchedAgain = false
     /// Broken parts in a row that brought few bytes.
     var smallStepCount = 0
-    /// How often a connection without progress was given up early.
+    /// Number of connections without progress that were given up early.
     var stalledPartCount = 0
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
-    /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
+    /// Source of the bytes of an earlier attempt (`PartialRecord.source`).
     var earlierSource: String?
     /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
     /// removed.
@@ -93,7 +93,7 @@ final class PartExchanges: AttemptExchanges {
     /// Whether the job's own digests prove the file, wherever its parts come from.
     let hasDigest: Bool
     var connections: AttemptConnections
-    /// Why the last request could not be sent, if a host may not be used.
+    /// Reason for which the last request was not sent, if a host may not be used.
     var hold: HostHold?
 
     init(of running: RunningAttempt) {

@@ -65,8 +65,13 @@ extension PartExchanges {
         for scope in connections.takeSpares() { limiter.giveBack(attempt, scope) }
     }
 
-    /// Gives back all connections that the attempt may: no request runs, and none is to follow for now.
-    func endConnections() { giveBackSpares() }
+    /// Returns all connections: no request is in progress, and none is to follow for now.
+    func endConnections() {
+        giveBackSpares()
+        if let limiter = context.connections, connections.takeOwn() {
+            limiter.giveBack(attempt, attempt.scope)
+        }
+    }
 
     /// Moves the part to where a redirect leads. Returns `false` if the part continues later or has failed.
     func move(_ part: SegmentPart, to url: WebURL) -> Bool {

@@ -53,7 +53,7 @@ extension PartExchanges {
         return content?.isBegun == true ? .body : .stopped
     }
 
-    /// What is known of the file for a response of that source.
+    /// Knowledge of the file, for a response of that source.
     private func knownFile(at index: Int) -> KnownFile? {
         guard let target else { return nil }
         let source = sources[index]

@@ -10,10 +10,10 @@ struct SegmentSources: Sendable {
         let isBad: Bool
         /// Position in the job: the request's own URL is 0.
         let place: Int
-        /// Where redirects have led; further parts are requested there directly.
+        /// Target of the redirects; further parts are requested there directly.
         var landing: Hop?
         var validator: Validator?
-        /// Where the validator came from (`PartialRecord.source`); `nil` if that may have been another
+        /// Source of the validator (`PartialRecord.source`); `nil` if that may have been another
         /// source.
         var validatorPlace: String?
         /// Whether it serves ranges of the file that is being fetched; `nil` if that is unknown.
@@ -24,7 +24,7 @@ struct SegmentSources: Sendable {
         var ignoresIfRange = false
         /// Notes that the source has another file than the one that is being fetched.
         var hasChanged = false
-        /// How often its file differed from the one before.
+        /// Number of times at which its file differed from the one before.
         var changeCount = 0
         /// Connections that it has accepted at once.
         var partCountMax = Limits.segmentCountMax
@@ -40,7 +40,7 @@ struct SegmentSources: Sendable {
         var retryAfter: Double?
         /// The question about a refused URL.
         var question: JobQuestion?
-        /// Where a redirect leads whose delay is too long for this attempt.
+        /// Target of a redirect whose delay is too long for this attempt.
         var delayedRedirect: Hop?
         /// When the host that it led to may be used again, in nanoseconds of the loop's clock.
         var heldUntil: Int64 = 0
@@ -52,7 +52,7 @@ struct SegmentSources: Sendable {
             self.isBad = isBad
         }
 
-        /// How often a client has changed the job's request. Responses to earlier ones do not count.
+        /// Number of changes of the job's request by clients. Responses to earlier ones do not count.
         private(set) var renewalCount = 0
 
         /// Notes that the job's request has changed. What is known of its file stays, but another URL has to
@@ -222,7 +222,7 @@ struct SegmentSources: Sendable {
         failed(index, error, retryAfter: delay, isRefusal: true, running: running)
     }
 
-    /// Where the redirect leads that is the error of the attempt, and the place of its source; `nil` if
+    /// Target of the redirect that is the error of the attempt, and the place of its source; `nil` if
     /// another error is.
     var delayedRedirect: (hop: Hop, place: Int)? {
         guard !hasAny, let worst, let hop = worst.delayedRedirect else { return nil }

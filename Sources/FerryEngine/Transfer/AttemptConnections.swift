@@ -5,6 +5,8 @@ import FerryCore
 struct AttemptConnections {
     /// The scope whose one connection came with the lease.
     let own: RequestScope
+    /// `true` while the attempt has that connection.
+    private var hasOwn = true
     /// Connections that were granted in addition.
     private var granted: [RequestScope: Int] = [:]
     private var used: [RequestScope: Int] = [:]
@@ -14,10 +16,12 @@ struct AttemptConnections {
 
     init(own: RequestScope) { self.own = own }
 
-    private func count(_ scope: RequestScope) -> Int { granted[scope, default: 0] + (scope == own ? 1 : 0) }
+    private func count(_ scope: RequestScope) -> Int {
+        granted[scope, default: 0] + (scope == own && hasOwn ? 1 : 0)
+    }
 
     /// Whether the next connection of the scope is the one that came with the lease.
-    func isFirst(_ scope: RequestScope) -> Bool { scope == own && used[scope, default: 0] == 0 }
+    func isFirst(_ scope: RequestScope) -> Bool { hasOwn && scope == own && used[scope, default: 0] == 0 }
 
     /// Uses a free connection. Returns `false` if there is none.
     mutating func take(_ scope: RequestScope) -> Bool {
@@ -44,6 +48,13 @@ struct AttemptConnections {
     mutating func note(refused scope: RequestScope, until instant: Int64) {
         asked.remove(scope)
         closedUntil[scope] = instant
+    }
+
+    /// Removes the connection that came with the lease, unless it is in use. Returns `true` if it is removed.
+    mutating func takeOwn() -> Bool {
+        guard hasOwn, used[own, default: 0] < count(own) else { return false }
+        hasOwn = false
+        return true
     }
 
     /// Removes the connections that are granted and not in use. Returns one scope for each.

@@ -45,7 +45,7 @@ enum ExchangeReply: Sendable {
     case contentRemoved
 }
 
-/// What the exchanges of an attempt wait for.
+/// State of the exchanges of an attempt, as the loop looks at it.
 struct ExchangeActivity {
     /// Nanoseconds since a byte moved; 0 while the attempt does not wait for its server.
     var idleTime: Int64

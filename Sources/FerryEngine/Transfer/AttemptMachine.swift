@@ -34,7 +34,7 @@ package struct AttemptMachine: Sendable {
         }
     }
 
-    /// What has happened to the attempt.
+    /// An occurrence that concerns the attempt.
     package enum Event: Sendable {
         /// Nothing but a check of the destination is left to prepare: the attempt may end before it.
         case onlyChecks
@@ -68,7 +68,7 @@ package struct AttemptMachine: Sendable {
         case release
     }
 
-    /// What the caller has to do, in the order of the array.
+    /// A step that the caller has to take, in the order of the array.
     package enum Action: Sendable {
         /// Send the current request. `fresh`: on a new connection.
         case start(fresh: Bool)

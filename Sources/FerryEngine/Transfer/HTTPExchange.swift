@@ -309,7 +309,7 @@ final class HTTPExchange: EasyDelegate {
         return owner.hasSentBody ? .waiting : .sending
     }
 
-    /// Why the connection is to be given up.
+    /// Reason for which a connection is given up.
     enum Trouble {
         /// An unwanted body takes longer than it is worth.
         case enoughUnwanted

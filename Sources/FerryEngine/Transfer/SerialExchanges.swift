@@ -4,8 +4,8 @@ import FerryCore
 /// One request after the other: the job's own, those that redirects and challenges lead to, and those that
 /// continue a body. Loop thread only.
 ///
-/// What belongs to one request is in its `HTTPExchange`; the body that is sent in `RequestBody`, the response's
-/// in `ResponseBody`, and what continues it in `BodyContinuation`.
+/// The state of one request is in its `HTTPExchange`; the body that is sent is in `RequestBody`, the
+/// response's in `ResponseBody`, and the rules for its continuation are in `BodyContinuation`.
 final class SerialExchanges: AttemptExchanges {
     unowned let running: RunningAttempt
     private(set) lazy var exchange = HTTPExchange(
@@ -19,7 +19,7 @@ final class SerialExchanges: AttemptExchanges {
     var redirect: Hop?
     /// The request that the next attempt sends; `nil`: the job's own.
     var delayedRedirect: DelayedRedirect?
-    /// What the current response demands to change.
+    /// The change that the current response demands.
     var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
     private var expects = true
@@ -295,9 +295,9 @@ final class SerialExchanges: AttemptExchanges {
     }
 
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard !running.isEnded, let (decision, isFresh) = permit.answered(grant, at: scope) else {
-            return false
-        }
+        guard !running.isEnded,
+            let (decision, isFresh) = permit.answered(grant, at: scope, for: attempt)
+        else { return false }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
         return true
     }

@@ -47,7 +47,7 @@ struct TransactionMeter {
         isFollower = true
     }
 
-    /// What libcurl has measured of a request that is over, and the meter of the one that it sends by itself
+    /// Measurements of libcurl for a request that is over, and the meter of the one that it sends by itself
     /// next: with credentials after a challenge, without `Expect`, or again after a dead kept connection.
     typealias Followed = (info: TransferInfo, next: TransactionMeter)
 

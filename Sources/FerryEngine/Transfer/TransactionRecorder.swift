@@ -61,14 +61,14 @@ struct TransactionRecorder {
         self.meter = nil
     }
 
-    /// What has been measured of the request that runs; `nil` if none does.
+    /// Measurements of the running request; `nil` if none runs.
     func running(_ transfer: Transfer?, _ request: @autoclosure () -> Request) -> TransactionMetrics? {
         guard let meter, let info = transfer?.info else { return nil }
         return meter.metrics(info, request(), isWhole: false, isRunning: true)
     }
 }
 
-/// What an attempt leaves for `/attempts`: its transactions, and why the last one failed. Loop thread only.
+/// Record of an attempt for `/attempts`: its transactions, and the failure of the last one. Loop thread only.
 struct AttemptTraceBuilder {
     private let startedAt: Timestamp
     /// Monotonic nanoseconds.

@@ -46,7 +46,7 @@ package struct ClaimSchedule: Sendable {
         package let cost: Double
     }
 
-    /// What a claim has found out about a queue.
+    /// Jobs that a claim has found in a queue.
     package enum Depth: Sendable, Equatable {
         /// The queue may have more jobs.
         case more
@@ -108,6 +108,12 @@ package struct ClaimSchedule: Sendable {
     package var readyTenants: [String] { tenants.filter { !$0.value.shares.isEmpty }.map(\.key) }
     /// Returns `true` if the tenant has a queue that is not blocked.
     package func isReady(_ tenant: String) -> Bool { tenants[tenant].map { !$0.shares.isEmpty } ?? false }
+    /// Returns `true` if a queue of the session and origin is known, blocked or not.
+    package func hasQueue(tenant: String, session: String, origin: String) -> Bool {
+        queuesOfOrigin[origin]?.contains {
+            known[$0].map { $0.queue.tenant == tenant && $0.queue.session == session } ?? false
+        } ?? false
+    }
     /// Returns `true` if the queue is known.
     package func knows(_ queue: Int64) -> Bool { known[queue] != nil }
 

@@ -62,7 +62,7 @@ extension HostControl {
         for part in narrower(than: scope) { find(&failing, in: part, &decisions, now) }
     }
 
-    /// How much of a scope fails.
+    /// Extent of a failure: the share of a scope that fails.
     private enum Extent {
         case few, whole
         case part(isClear: Bool)

@@ -1,6 +1,6 @@
 package import FerryCore
 
-/// What the end of an attempt tells about the host that it talked to.
+/// Signal of an attempt's end about the host that it talked to.
 package enum HostSignal: Sendable, Equatable {
     /// The host responded. The status does not matter: a missing file or wrong credentials concern the
     /// request alone.

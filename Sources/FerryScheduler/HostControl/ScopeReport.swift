@@ -1,6 +1,6 @@
 package import FerryCore
 
-/// What was seen of one scope: by one node since its last report, or in a window of time. Reports can be
+/// Observations of one scope: by one node since its last report, or in a window of time. Reports can be
 /// added. The property names are keys of the stored JSON.
 ///
 /// An attempt is *answered* if the host responded with any status but 408, 429, 502, 503 or 504; it is

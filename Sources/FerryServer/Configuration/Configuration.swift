@@ -88,7 +88,7 @@ package struct Configuration: Sendable {
     /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
-    /// Why the configuration cannot be used.
+    /// Reason for which the configuration cannot be used.
     package struct Failure: Error, Sendable, CustomStringConvertible {
         /// One sentence that names the setting.
         package let description: String

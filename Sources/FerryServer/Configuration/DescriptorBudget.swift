@@ -1,7 +1,7 @@
 import FerryCore
 import Glibc
 
-/// How many transfers and connections may be open at once, within the process's limit of open files
+/// Numbers of transfers and connections that may be open at once, within the process's limit of open files
 /// (RLIMIT_NOFILE, getrlimit(2)).
 ///
 /// A transfer needs a socket and a file, a client of the API a socket. If the limit is too low for the

@@ -2,8 +2,9 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// What another node says of its running jobs. However many readers there are, one request to the node is
-/// under way at a time, and what is younger than `Limits.nodeProgressSeconds` is passed on without one.
+/// Progress of another node's running jobs, as that node reports it. However many readers there are, one
+/// request to the node is under way at a time, and progress that is younger than `Limits.nodeProgressSeconds`
+/// is passed on without one.
 ///
 /// Its age counts from the start of the request. A request takes `Limits.nodeProgressWaitSeconds` at most, so
 /// that no reader gets anything older than the sum of both. Any thread.
@@ -25,7 +26,7 @@ final class PeerProgress: Sendable {
         var allAt: Int64 = .min
         var failure: (NodeUnavailable, at: Int64)?
         var waiting: [(jobs: Set<JobID>, reader: Reader)] = []
-        /// What the next request asks for.
+        /// Jobs that the next request asks for.
         var wanted: Set<JobID> = []
         var wantsAll = false
         var isAsking = false

@@ -1,4 +1,5 @@
-/// Why the private PostgreSQL cannot be used. The description is one sentence that says what to do.
+/// Reason for which the private PostgreSQL cannot be used. The description is one sentence that says what to
+/// do.
 package struct PrivatePostgresError: Error, Sendable, CustomStringConvertible {
     /// Classes of errors. Tests and exit statuses use them.
     package enum Code: String, Sendable {

@@ -96,7 +96,7 @@ struct BulkRetry {
         return sources
     }
 
-    /// Why a job is not submitted again.
+    /// Reason for which a job is not submitted again.
     private struct Refusal: Error {
         let reason: BulkReason
     }

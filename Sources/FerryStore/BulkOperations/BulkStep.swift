@@ -49,7 +49,7 @@ struct BulkStep {
                 : rows.uuidArray(0, 14).compactMap { $0.map { JobID(high: $0.high, low: $0.low) } }
         }
 
-        /// What a command does; `nil` for a retry.
+        /// Command that is carried out for each job; `nil` for a retry.
         var command: JobCommand? {
             switch operation.command {
             case .suspend: .suspend

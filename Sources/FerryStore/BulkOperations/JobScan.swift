@@ -13,7 +13,7 @@ struct JobScan: Sendable {
         let number: Int
     }
 
-    /// What one step has found.
+    /// Result of one step.
     struct Step: Sendable {
         /// The jobs that match, the newest first.
         var matches: [Match] = []
@@ -42,7 +42,7 @@ struct JobScan: Sendable {
         var step = Step()
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
-            let number = rows.int64(row, 34)
+            let number = rows.int64(row, 35)
             let id: JobID = rows.identifier(row, 0)
             step.examinedCount = Int(number)
             if number == Int64(rowCount) { stoppedAt = id }

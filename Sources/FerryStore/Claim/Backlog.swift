@@ -2,8 +2,8 @@ import FerryCore
 import FerryScheduler
 import Synchronization
 
-/// What this process knows of the queued jobs without asking the database: how many this node could lease,
-/// and in which claim queues they are. Any thread.
+/// Knowledge of this process about the queued jobs without asking the database: how many this node could
+/// lease, and in which claim queues they are. Any thread.
 ///
 /// A claim that leases fewer jobs than it asked for has emptied its claim queues, except for jobs that were
 /// queued after it began. A scan of the table finds jobs that other processes have queued.

@@ -20,7 +20,7 @@ extension Claims {
             var change = JobChange(.loseOrigin, id)
             // An earlier error stays.
             if !rows.bool(row, 3), let code = TransferError.Code(rawValue: rows.text(row, 2)) {
-                change.errorJSON = code.unreachableErrorJSON
+                change.error = code.unreachableError
             }
             found[id] = (rows.int64(row, 0), change)
         }
@@ -38,10 +38,10 @@ extension Claims.Outcome {
 
 extension TransferError.Code {
     /// The error of a job that waits because other jobs have found its origin unreachable.
-    fileprivate var unreachableErrorJSON: [UInt8] {
-        TransferError(
+    fileprivate var unreachableError: Stored<ErrorRecord> {
+        let error = TransferError(
             self, "Nobody reaches the server; the service looks for it.", phase: phases.first ?? .connecting,
-            isRetryable: true
-        ).json
+            isRetryable: true)
+        return Stored(error)
     }
 }

@@ -2,12 +2,15 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What one transaction leases from which claim queues, and what it scans for.
+/// Jobs that one transaction leases from each claim queue, and the queues that it scans.
 struct Claims: Sendable {
     /// A request for jobs of a narrow claim queue.
     struct Narrow: Sendable {
         let request: ClaimSchedule.Request
-        /// Connections per host of its session; `nil` for no limit.
+        /// Jobs that are asked for: fewer than the request if this node counts connections, and fewer are
+        /// free.
+        let count: Int
+        /// Connections per host of its session that running rows count against; `nil` for no limit.
         let sessionLimit: Int?
     }
     var wide: [ClaimSchedule.Request] = []
@@ -80,7 +83,7 @@ struct Claims: Sendable {
         var permits: [Int64: (count: Int, blockedUntil: Timestamp?)] = [:]
         /// Running jobs whose narrow claim queues had to be created. The next scan moves them.
         var uncountedCount: Int64 = 0
-        /// Where the next scan goes on; `nil` if this one is complete.
+        /// Position after which the next scan goes on; `nil` if this one is complete.
         var scannedUpTo: Int64?
     }
 
@@ -189,7 +192,7 @@ struct Claims: Sendable {
 
     private func permits(_ context: StoreContext) -> Parameters {
         var parameters = locks
-        parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.request.count)) }
+        parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.count)) }
         parameters.appendArray(.int32, narrow) {
             $0.append(int32: $1.sessionLimit.map { Int32(clamping: $0) })
         }

@@ -4,15 +4,16 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Attempts that this node has leased and that wait for a slot, so that a slot that becomes free begins the
-/// next transfer without a round trip to the database. Any thread.
+/// Attempts that this node has leased and that wait for a slot or a connection, so that one that becomes free
+/// begins the next transfer without a round trip to the database. Any thread.
 ///
 /// There are two kinds. **Prefetched** ones were claimed from the queue. They are few, and go back if they
-/// have not begun after `patience`. **Submitted** ones were leased as they were inserted, because nothing
-/// else waited: all are of one session, and they begin in the order of their urgency. They go back to the
-/// queue as soon as a job of another claim queue, or a more urgent one, is queued, so that shares and
-/// priorities decide about all of them. Their rows do not say when they begin: a begin is recorded with the
-/// result, or after `recordingDelay`.
+/// have not begun after `patience`. **Submitted** ones were leased as they were inserted, because no queued
+/// job precedes them. They begin in the order of their urgency. Those that wait for a slot are all of one
+/// session; those that wait for a connection of their session to a host (`ConnectionPool`) compete with no
+/// other session while slots are free. They go back to the queue as soon as shares or priorities have to
+/// decide between them and other jobs. Their rows do not say when they begin: a begin is recorded with the
+/// result, or after `recordingDelay`, or before the database counts connections.
 final class HeldAttempts: Sendable {
     struct Held: Sendable {
         let attempt: Attempt
@@ -21,25 +22,40 @@ final class HeldAttempts: Sendable {
         let returnAt: Int64
         /// `true` if it was leased as it was inserted.
         let isSubmitted: Bool
+        /// The connections that it waits for. Without an origin if nothing limits it.
+        let pool: ConnectionPool
+
+        fileprivate var rank: HeldOrder.Rank { .init(urgency: urgency, job: attempt.job) }
+        fileprivate var place: Place { Place(pool) }
     }
 
-    /// The tenant and session whose jobs are held since their submission.
-    struct Owner: Sendable, Equatable {
+    /// The tenant and session of a job that is held since its submission, and whether a limit concerns it.
+    struct Place: Sendable, Hashable {
         let tenant: String
         let session: String
+        let isLimited: Bool
+
+        init(_ pool: ConnectionPool) {
+            (tenant, session, isLimited) = (pool.tenant, pool.session, !pool.origin.isEmpty)
+        }
+
+        func isOfSession(_ other: Place) -> Bool { tenant == other.tenant && session == other.session }
     }
 
-    /// What the row of a job that was held since its submission does not say.
+    /// Begin of an attempt that was held since the submission of its job: the job's row does not show it.
     enum Begin: Sendable { case recorded, unrecorded, never }
 
     fileprivate struct State {
-        /// The next one to begin is the last one.
-        var held: [Held] = []
-        var submittedCount = 0
-        /// Places of submitted ones whose commit is not known yet.
+        var held: [JobID: Held] = [:]
+        var order = HeldOrder()
+        /// Submitted ones, also those whose commit is not known yet.
+        var places: [Place: Int] = [:]
+        /// Submitted ones whose commit is not known yet.
         var reserved = 0
-        var owner: Owner?
+        var submittedCount = 0
         var mustReturn = false
+        /// Pools whose submitted ones go back.
+        var returning: Set<ConnectionPool> = []
         /// `true` if submitted ones were added while no other node was alive.
         var isUnlimited = false
         /// No attempt goes back before, unless `mustReturn`; monotonic nanoseconds.
@@ -75,48 +91,62 @@ final class HeldAttempts: Sendable {
 
     var count: Int { heldCount.load(ordering: .sequentiallyConsistent) }
 
+    /// Number of prefetched attempts.
+    var prefetchedCount: Int { count == 0 ? 0 : state.withLock { $0.held.count - $0.submittedCount } }
+
     // MARK: Adding
 
     /// Adds attempts that were claimed.
-    func add(prefetched attempts: [(attempt: Attempt, urgency: Timestamp)], at now: Int64) {
+    func add(
+        prefetched attempts: [(attempt: Attempt, urgency: Timestamp, pool: ConnectionPool)], at now: Int64
+    ) {
         guard !attempts.isEmpty else { return }
         change { state in
             state.insert(
                 attempts.map {
                     Held(
-                        attempt: $0.attempt, urgency: $0.urgency, returnAt: now + patience, isSubmitted: false
-                    )
+                        attempt: $0.attempt, urgency: $0.urgency, returnAt: now + patience,
+                        isSubmitted: false, pool: $0.pool)
                 })
         }
     }
 
-    /// Reserves places for up to `count` jobs that are about to be inserted. Returns how many: 0 if jobs of
-    /// another session are held. With peers there are no more than this node does in a second.
-    func reserve(upTo count: Int, of owner: Owner, hasPeers: Bool, capacity: Int) -> Int {
+    /// Reserves places for up to `count` jobs that are about to be inserted. Returns how many: 0 if jobs are
+    /// held that they would compete with. With peers there are no more than this node does in a second.
+    /// `hasFreeSlots`: no held job waits for a slot.
+    func reserve(
+        upTo count: Int, of place: Place, hasPeers: Bool, capacity: Int, hasFreeSlots: Bool
+    ) -> Int {
         state.withLock { state in
-            guard state.submittedCount + state.reserved == 0 || state.owner == owner, !state.mustReturn else {
-                return 0
-            }
+            guard !state.mustReturn else { return 0 }
+            let isAlone = state.places.keys.allSatisfy { $0.isOfSession(place) }
+            let competesWithNone =
+                hasFreeSlots && place.isLimited && state.places.keys.allSatisfy { $0.isLimited }
+            guard isAlone || competesWithNone else { return 0 }
             let most =
                 hasPeers ? min(submittedMax, max(capacity, state.endsPerSecond)) : submittedMax
             let reserved = max(0, min(count, most - state.submittedCount - state.reserved))
             state.reserved += reserved
-            if reserved > 0 { state.owner = owner }
+            if reserved > 0 { state.places[place, default: 0] += reserved }
             return reserved
         }
     }
 
-    /// Releases reserved places whose commit has failed.
-    func unreserve(_ count: Int) {
-        guard count > 0 else { return }
+    /// Releases a reserved place of a job that was not inserted, or is given back.
+    func unreserve(_ places: some Sequence<Place>) {
         state.withLock { state in
-            state.reserved -= count
-            if state.submittedCount + state.reserved == 0 { state.forgetSubmitted() }
+            for place in places {
+                state.reserved -= 1
+                state.leave(place)
+            }
         }
     }
 
     /// Adds attempts that were inserted with a lease, in their reserved places.
-    func add(submitted attempts: [(attempt: Attempt, urgency: Timestamp)], hasPeers: Bool, at now: Int64) {
+    func add(
+        submitted attempts: [(attempt: Attempt, urgency: Timestamp, pool: ConnectionPool)], hasPeers: Bool,
+        at now: Int64
+    ) {
         let returnAt = hasPeers ? now + Self.submittedPatience : .max
         change { state in
             state.reserved -= attempts.count
@@ -124,33 +154,95 @@ final class HeldAttempts: Sendable {
             state.isUnlimited = state.isUnlimited || !hasPeers
             state.insert(
                 attempts.map {
-                    Held(attempt: $0.attempt, urgency: $0.urgency, returnAt: returnAt, isSubmitted: true)
+                    Held(
+                        attempt: $0.attempt, urgency: $0.urgency, returnAt: returnAt, isSubmitted: true,
+                        pool: $0.pool)
                 })
         }
     }
 
-    /// Notes that jobs were queued. Submitted attempts go back unless these jobs come after them anyway.
+    /// Notes that jobs were queued. Submitted attempts go back unless these jobs come after them anyway, or
+    /// do not compete with them.
     func noteQueued(_ queue: ClaimQueue, head: Timestamp) {
         state.withLock { state in
             guard state.submittedCount + state.reserved > 0 else { return }
-            let last = state.held.first
+            let pool = ConnectionPool(
+                tenant: queue.tenant, session: queue.session, origin: queue.origin ?? "")
+            let precedes = state.order.last(of: pool).map { head < $0.urgency } ?? false
+            if state.places.keys.allSatisfy(\.isLimited) {
+                // They compete with other pools only for slots (`noteCompetition`).
+                if precedes { state.returning.insert(pool) }
+                return
+            }
             let isOwn =
-                queue.origin == nil && queue.tenant == state.owner?.tenant
-                && queue.session == state.owner?.session
-            if !isOwn || last.map({ head < $0.urgency }) ?? false { state.mustReturn = true }
+                queue.origin == nil && state.places.keys.allSatisfy { $0.isOfSession(Place(pool)) }
+            if !isOwn || precedes { state.mustReturn = true }
+        }
+    }
+
+    /// Notes that no slot is free for jobs that could begin, while other jobs are queued: all submitted ones
+    /// go back if shares decide between them.
+    func noteCompetition() {
+        guard count > 0 else { return }
+        state.withLock { state in
+            if state.order.next != nil, state.places.keys.contains(where: \.isLimited) {
+                state.mustReturn = true
+            }
         }
     }
 
     // MARK: Taking
 
-    /// Whether the next attempt is a submitted one; `nil` if there is none.
-    var isNextSubmitted: Bool? { count > 0 ? state.withLock { $0.held.last?.isSubmitted } : nil }
+    /// `true` if an attempt may wait for nothing but a slot.
+    var hasReady: Bool { count > 0 && state.withLock { $0.order.next != nil } }
 
-    /// Removes and returns the next attempt if it is of that kind.
-    func takeNext(isSubmitted: Bool) -> Held? {
-        change { state in
-            guard state.held.last?.isSubmitted == isSubmitted else { return nil }
-            return state.remove(at: state.held.count - 1)
+    /// Returns `true` if an attempt waits for a connection of the pool.
+    func isHeld(_ pool: ConnectionPool) -> Bool { count > 0 && state.withLock { $0.order.contains(pool) } }
+
+    /// Takes a pool in again that had no free connection.
+    func takeIn(_ pool: ConnectionPool) {
+        if count > 0 { state.withLock { _ = $0.order.takeIn(pool) } }
+    }
+
+    /// Takes all pools in again: limits have changed.
+    func takeInAll() {
+        if count > 0 { state.withLock { $0.order.takeInAll() } }
+    }
+
+    /// Removes and returns the next attempt of a pool with a free connection, with a slot. `admit` counts the
+    /// connection. `isRefused`: the attempt has the slot, and goes back.
+    ///
+    /// A submitted attempt counts as begun before the lock is released, so that no begin is missing when the
+    /// database counts connections again.
+    func takeNext(
+        _ slots: WorkerSlots, at clock: DatabaseClock, admit: (Held) -> ConnectionRegistry.HeldVerdict
+    ) -> (attempt: Attempt, isRefused: Bool)? {
+        guard count > 0 else { return nil }
+        return change { state in
+            while let (pool, job) = state.order.next, let next = state.held[job] {
+                // A submitted attempt has no lease among those of the slots until it begins.
+                let begun = next.isSubmitted ? slots.reserve(upTo: 1) : slots.begin(upTo: 1)
+                guard begun > 0 else {
+                    state.mustReturn = state.mustReturn || state.hasSeveralSessions
+                    return nil
+                }
+                switch admit(next) {
+                case .full:
+                    if next.isSubmitted { slots.release(1) } else { slots.end(1) }
+                    state.order.setAside(pool)
+                case .refused:
+                    state.remove(next)
+                    if next.isSubmitted { state.never.insert(job) }
+                    return (next.attempt, true)
+                case .begins:
+                    state.remove(next)
+                    guard next.isSubmitted else { return (next.attempt, false) }
+                    let attempt = next.attempt.beginning(at: clock.now())
+                    state.begun[job] = (attempt, Sys.monotonicNanoseconds())
+                    return (attempt, false)
+                }
+            }
+            return nil
         }
     }
 
@@ -160,50 +252,48 @@ final class HeldAttempts: Sendable {
         guard count > 0 else { return [] }
         return change { state in
             if hasPeers, state.isUnlimited { state.mustReturn = true }
-            guard isAll || state.mustReturn || state.earliestReturn <= now else { return [] }
-            let returnsSubmitted = state.mustReturn
-            let back = state.held.filter {
-                isAll || $0.returnAt <= now || $0.isSubmitted && returnsSubmitted
+            guard isAll || state.mustReturn || !state.returning.isEmpty || state.earliestReturn <= now else {
+                return []
             }
-            state.held.removeAll { isAll || $0.returnAt <= now || $0.isSubmitted && returnsSubmitted }
-            state.submittedCount = state.held.count { $0.isSubmitted }
-            state.earliestReturn = state.held.lazy.map(\.returnAt).min() ?? .max
-            if state.submittedCount + state.reserved == 0 { state.forgetSubmitted() }
-            return back
+            let (returnsSubmitted, returning) = (state.mustReturn, state.returning)
+            state.returning = []
+            let back = state.held.values.filter {
+                isAll || $0.returnAt <= now
+                    || $0.isSubmitted && (returnsSubmitted || returning.contains($0.pool))
+            }
+            for held in back { state.remove(held) }
+            state.earliestReturn = state.held.values.lazy.map(\.returnAt).min() ?? .max
+            return back.sorted { $0.rank < $1.rank }
         }
     }
 
     func take(_ job: JobID) -> Held? {
         guard count > 0 else { return nil }
         return change { state in
-            state.held.firstIndex { $0.attempt.job == job }.map { state.remove(at: $0) }
+            guard let held = state.held[job] else { return nil }
+            state.remove(held)
+            return held
         }
     }
 
-    /// Number of held attempts by tenant.
+    /// Number of held attempts by tenant that could begin if a slot were free.
     var countsByTenant: [String: Int] {
         guard count > 0 else { return [:] }
-        return state.withLock { state in
-            state.held.reduce(into: [:]) { $0[$1.attempt.tenant, default: 0] += 1 }
-        }
+        return state.withLock { $0.order.readyCounts }
     }
 
-    var all: [Held] { state.withLock { $0.held.reversed() } }
+    var all: [Held] { state.withLock { $0.held.values.sorted { $0.rank < $1.rank } } }
 
     /// When the first one goes back to the queue, in monotonic nanoseconds; `nil` if none does.
     var nextReturn: Int64? {
         guard count > 0 else { return nil }
         return state.withLock { state in
-            state.mustReturn ? 0 : state.earliestReturn == .max ? nil : state.earliestReturn
+            state.mustReturn || !state.returning.isEmpty
+                ? 0 : state.earliestReturn == .max ? nil : state.earliestReturn
         }
     }
 
     // MARK: Begins of submitted attempts
-
-    /// Notes that a submitted attempt begins.
-    func begin(_ attempt: Attempt, at now: Int64) {
-        state.withLock { $0.begun[attempt.job] = (attempt, now) }
-    }
 
     /// Notes that a submitted attempt ends without having begun.
     func endBeforeBegin(_ attempt: Attempt) { _ = state.withLock { $0.never.insert(attempt.job) } }
@@ -221,13 +311,20 @@ final class HeldAttempts: Sendable {
         }
     }
 
-    /// Attempts whose begin is to be recorded at `now`, at most `count`.
-    func unrecordedBegins(_ count: Int, at now: Int64) -> [Attempt] {
+    /// Attempts whose begin is to be recorded at `now`, at most `count`. `isUrgent`: without a delay.
+    func unrecordedBegins(_ count: Int, at now: Int64, isUrgent: (Attempt) -> Bool) -> [Attempt] {
         state.withLock { state in
             guard !state.begun.isEmpty else { return [] }
-            let due = state.begun.values.lazy.filter { $0.at <= now - Self.recordingDelay }
+            let due = state.begun.values.lazy.filter {
+                $0.at <= now - Self.recordingDelay || isUrgent($0.attempt)
+            }
             return due.prefix(count).map(\.attempt)
         }
+    }
+
+    /// Returns `true` if a begin that is urgent is not recorded.
+    func hasUnrecordedBegin(_ isUrgent: (Attempt) -> Bool) -> Bool {
+        state.withLock { $0.begun.values.contains { isUrgent($0.attempt) } }
     }
 
     /// When the next begin is to be recorded, in monotonic nanoseconds; `nil` if none is.
@@ -254,24 +351,39 @@ final class HeldAttempts: Sendable {
 extension HeldAttempts.State {
     /// Inserts attempts, which need not be in order.
     fileprivate mutating func insert(_ added: [HeldAttempts.Held]) {
-        func precedes(_ a: HeldAttempts.Held, _ b: HeldAttempts.Held) -> Bool {
-            (a.urgency, a.attempt.job) > (b.urgency, b.attempt.job)
+        guard let first = added.first else { return }
+        for one in added {
+            held[one.attempt.job] = one
+            earliestReturn = min(earliestReturn, one.returnAt)
         }
-        let added = added.sorted(by: precedes)
-        earliestReturn = min(earliestReturn, added.lazy.map(\.returnAt).min() ?? .max)
-        guard let first = held.first, let last = added.last else { return held = added + held }
-        if precedes(last, first) { return held.insert(contentsOf: added, at: 0) }
-        held = (held + added).sorted(by: precedes)
+        guard added.contains(where: { $0.pool != first.pool }) else {
+            return order.insert(added.map(\.rank), in: first.pool)
+        }
+        for (pool, ones) in Dictionary(grouping: added, by: \.pool) {
+            order.insert(ones.map(\.rank), in: pool)
+        }
     }
 
-    /// Call when no submitted attempt is held or reserved.
-    fileprivate mutating func forgetSubmitted() { (mustReturn, isUnlimited, owner) = (false, false, nil) }
+    /// `true` if submitted attempts are of several sessions.
+    fileprivate var hasSeveralSessions: Bool {
+        guard places.count > 1, let first = places.first?.key else { return false }
+        return places.keys.contains { !$0.isOfSession(first) }
+    }
 
-    fileprivate mutating func remove(at index: Int) -> HeldAttempts.Held {
-        let one = held.remove(at: index)
-        if one.isSubmitted { submittedCount -= 1 }
-        if submittedCount + reserved == 0 { forgetSubmitted() }
-        return one
+    /// Gives the place of a submitted attempt up.
+    fileprivate mutating func leave(_ place: HeldAttempts.Place) {
+        // No input reaches this: each place was reserved.
+        guard let count = places[place] else { preconditionFailure("a held job left twice") }
+        places[place] = count > 1 ? count - 1 : nil
+        if places.isEmpty { (mustReturn, isUnlimited) = (false, false) }
+    }
+
+    fileprivate mutating func remove(_ one: HeldAttempts.Held) {
+        guard held.removeValue(forKey: one.attempt.job) != nil else { return }
+        order.remove(one.rank, in: one.pool)
+        guard one.isSubmitted else { return }
+        submittedCount -= 1
+        leave(one.place)
     }
 }
 

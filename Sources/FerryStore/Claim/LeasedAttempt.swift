@@ -5,10 +5,10 @@ extension Attempt {
     /// Returns `true` if an earlier attempt was lost with its node and may have sent a request that must not
     /// be sent twice.
     func mayHaveActed(before stored: StoredJob) -> Bool {
-        guard let error = stored.record.errorJSON, !spec.isRepeatable(spec.request.method) else {
+        guard let error = stored.record.storedError, !spec.isRepeatable(spec.request.method) else {
             return false
         }
-        return error == TransferError.attemptLost.json
+        return error == .attemptLost
     }
 
     /// Makes an attempt of a leased row. `nil` if its spec or secrets cannot be read.
@@ -23,7 +23,8 @@ extension Attempt {
             job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
             revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
             startedAt: record.startedAt ?? record.createdAt, spec: spec,
-            storedSpec: storedSpec, secrets: secrets, payload: stored.payload, origin: stored.origin,
+            storedSpec: storedSpec, secrets: secrets, sealedSecrets: stored.sealedSecrets,
+            payload: stored.payload, origin: stored.origin,
             scopePath: queueState.scope(
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,

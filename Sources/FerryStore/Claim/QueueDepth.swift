@@ -72,9 +72,9 @@ extension QueueView {
         return limited.count == 1 ? limited[0] : nil
     }
 
-    /// Notes that a connection in a scope is free: claim queues that waited for its permits are tried again.
-    mutating func note(closedAt scope: RequestScope) {
-        let (origin, now) = (scope.origin, queueState.context.clock.now())
+    /// Notes that a connection to an origin is free: claim queues that waited for one are tried again.
+    mutating func note(closedAt origin: String) {
+        let now = queueState.context.clock.now()
         if !paced.isEmpty { paced = paced.filter { $0.value > now } }
         let (hosts, paced) = (queueState.context.configuration.hosts, paced)
         schedule.wake(origin: origin) { queue in
@@ -91,4 +91,9 @@ extension QueueView {
 extension ClaimQueue {
     /// Scope of its jobs' requests; `nil` for a wide claim queue.
     var scope: RequestScope? { origin.map { RequestScope(tenant: tenant, origin: $0, path: path) } }
+
+    /// The connections that its jobs use; `nil` for a wide claim queue.
+    var pool: ConnectionPool? {
+        origin.map { ConnectionPool(tenant: tenant, session: session, origin: $0) }
+    }
 }

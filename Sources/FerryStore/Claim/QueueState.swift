@@ -1,9 +1,10 @@
 import FerryCore
+import FerryScheduler
 import Postgres
 import Synchronization
 import Sys
 
-/// What this node knows of queued jobs, and the attempts that it has leased and not begun. Any thread.
+/// Knowledge of this node about queued jobs, and the attempts that it has leased and not begun. Any thread.
 final class QueueState: Sendable {
     let context: StoreContext
     let signals: StoreSignals
@@ -37,36 +38,25 @@ final class QueueState: Sendable {
     func begin(_ attempts: [Attempt]) {
         guard !attempts.isEmpty, let runner = signals.attemptRunner else { return }
         let attempts = edits.apply(to: attempts)
+        hostState.connections.count(attempts)
         runner.begin(attempts)
         // An edit that came before the runner knew the attempt is in the registry by now.
         edits.later(than: attempts) { runner.adopt($1, of: $0) }
     }
 
-    /// Begins held attempts while slots are free.
+    /// Begins held attempts while slots and connections are free.
     func beginHeld() {
-        let slots = context.configuration.slots
-        while let isSubmitted = held.isNextSubmitted {
-            // A submitted attempt has no lease among those of the slots until it begins.
-            let begun = isSubmitted ? slots.reserve(upTo: 1) : slots.begin(upTo: 1)
-            guard begun > 0 else { return }
-            guard let next = held.takeNext(isSubmitted: isSubmitted) else {
-                // Another thread took it. The loop looks again: a third one may have found no slot meanwhile.
-                if isSubmitted { slots.release(1) } else { slots.end(1) }
-                continue
-            }
-            begin(next)
+        while let (attempt, isRefused) = held.takeNext(
+            context.configuration.slots, at: context.clock, admit: verdict)
+        {
+            if isRefused { giveBack([attempt]) } else { begin([attempt]) }
         }
     }
 
-    private func begin(_ next: HeldAttempts.Held) {
-        guard signals.attemptRunner != nil, mayBegin(next) else {
-            if next.isSubmitted { held.endBeforeBegin(next.attempt) }
-            return giveBack([next.attempt])
-        }
-        guard next.isSubmitted else { return begin([next.attempt]) }
-        let attempt = next.attempt.beginning(at: context.clock.now())
-        held.begin(attempt, at: Sys.monotonicNanoseconds())
-        begin([attempt])
+    /// Begins held attempts after a connection of the pool has become free.
+    func begin(in pool: ConnectionPool) {
+        held.takeIn(pool)
+        beginHeld()
     }
 
     /// Gives back attempts that have slots and must not begin.
@@ -77,22 +67,21 @@ final class QueueState: Sendable {
 
     /// Gives back attempts that were leased as they were inserted, and are not held yet.
     func giveBack(submitted attempts: [Attempt]) {
-        held.unreserve(attempts.count)
         for attempt in attempts { endSubmitted(attempt, .released) }
     }
 
-    /// Returns `true` if nothing has happened since the lease that forbids to begin. A job with a limit by
-    /// now goes back: claims alone count against limits.
-    private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
-        let (attempt, now) = (held.attempt, context.clock.now())
-        guard nodeState.mayLease, context.configuration.downloads.admits(attempt.spec.kind),
+    /// Decides whether a held attempt begins, and counts its connection. It goes back if something has
+    /// happened since the lease that forbids to begin.
+    private func verdict(on held: HeldAttempts.Held) -> ConnectionRegistry.HeldVerdict {
+        let (attempt, configuration, now) = (held.attempt, context.configuration, context.clock.now())
+        guard signals.attemptRunner != nil, nodeState.mayLease,
+            configuration.downloads.admits(attempt.spec.kind),
             Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > now,
-            context.configuration.quotas.usedUpUntil(attempt.tenant, at: now) == nil
-        else { return false }
-        if context.configuration.slots.tenantsWithoutLoans.contains(attempt.tenant) { return false }
-        if attempt.spec.awaitsHost, hostState.health.unreachable(attempt.origin) != nil { return false }
-        return claimQueueName(attempt.scope, session: attempt.spec.session, context.sessions.current).origin
-            .isEmpty
+            configuration.quotas.usedUpUntil(attempt.tenant, at: now) == nil,
+            !configuration.slots.tenantsWithoutLoans.contains(attempt.tenant),
+            !attempt.spec.awaitsHost || hostState.health.unreachable(attempt.origin) == nil
+        else { return .refused }
+        return hostState.connections.admit(attempt, isUnlimited: held.pool.origin.isEmpty)
     }
 
     /// Reports the result of an attempt that has not begun.

@@ -3,8 +3,8 @@ import FerryScheduler
 import Synchronization
 import Sys
 
-/// What the dispatcher knows of the queue: which claim queues may have jobs, and when it scans again. Lives
-/// on the dispatcher's thread.
+/// Knowledge of the dispatcher about the queue: which claim queues may have jobs, and when it scans again.
+/// Lives on the dispatcher's thread.
 struct QueueView {
     let queueState: QueueState
     var schedule = ClaimSchedule()
@@ -73,8 +73,7 @@ struct QueueView {
     /// Notes the end of an attempt: frees its scope and corrects the charge of its session.
     mutating func note(ended result: AttemptResult) {
         let attempt = result.attempt
-        note(closedAt: attempt.scope)
-        queueState.hostState.connections.forget(attempt)
+        note(closedAt: attempt.scope.origin)
         let charge = charged.removeValue(forKey: attempt.job)
         guard let trace = result.trace else { return }
         schedule.ended(
@@ -126,8 +125,12 @@ struct QueueView {
         guard isForThisNode(found) else { return }
         queueState.held.noteQueued(found.queue, head: found.head)
         var limit: Int?
-        if found.queue.origin != nil {
+        if let pool = found.queue.pool {
+            queueState.hostState.connections.note(pool, isQueued: true)
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
+            // Some more are claimed ahead if this node counts the connections.
+            let isAlone = queueState.hostState.connections.permits.isHeld
+            limit = limit.map { $0 + (isAlone ? HeldAttempts.countMax : 0) }
         }
         let victim = schedule.add(
             found.queue, head: found.head, weight: share.weight, limit: limit,
@@ -176,8 +179,10 @@ struct QueueView {
     }
 
     /// Returns what the next transaction asks for: `count` jobs, and `held` more to prefetch unless a limit
-    /// applies to one of the claim queues. Follow with `settle` or `abandon`.
-    mutating func plan(_ count: Int, held: Int = 0, scans: Bool) -> Claims {
+    /// applies to one of the claim queues. `ahead`: those of `count` that may wait for connections which this
+    /// node counts. Follow with `settle` or `abandon`.
+    mutating func plan(_ count: Int, held: Int = 0, ahead: Int = 0, scans: Bool) -> Claims {
+        var ahead = ahead
         var claims = Claims()
         let (sessions, hosts) = (queueState.context.sessions.current, queueState.context.configuration.hosts)
         let now = Sys.monotonicNanoseconds()
@@ -195,7 +200,8 @@ struct QueueView {
             let queue = request.queue
             let share = sessions.share(tenant: queue.tenant, session: queue.session)
             if let origin = queue.origin {
-                claims.narrow.append(.init(request: request, sessionLimit: share.connectionLimit))
+                guard let narrow = narrowClaim(request, share, &ahead) else { continue }
+                claims.narrow.append(narrow)
                 if queue.path.isEmpty, hosts.limitsPaths(tenant: queue.tenant, origin: origin) {
                     claims.mixed.insert(queue.id)
                 }
@@ -222,6 +228,31 @@ struct QueueView {
             }
         }
         return claims
+    }
+
+    /// Returns the claim from a narrow claim queue: `ahead` jobs more than connections are free, as far as this
+    /// node alone counts them. Blocks the queue and returns `nil` if nothing is to be claimed.
+    private mutating func narrowClaim(
+        _ request: ClaimSchedule.Request, _ share: SessionShare, _ ahead: inout Int
+    ) -> Claims.Narrow? {
+        let room = request.queue.scope.flatMap {
+            queueState.hostState.connections.room($0, session: request.queue.session)
+        }
+        guard let room else {
+            return Claims.Narrow(
+                request: request, count: request.count, sessionLimit: share.connectionLimit)
+        }
+        let count = min(request.count, room.count + (room.isCountedByRows ? 0 : ahead))
+        ahead -= max(0, count - room.count)
+        guard count > 0 else {
+            // A connection that is free wakes it.
+            schedule.settle(
+                request, claimed: 0, .blocked(until: queueState.context.clock.now() + Self.limitedPauseMax))
+            return nil
+        }
+        return Claims.Narrow(
+            request: request, count: count,
+            sessionLimit: room.isCountedByRows ? share.connectionLimit : nil)
     }
 
     /// Returns `true` if limits count the queue's jobs, or some of them may have to move.
@@ -283,6 +314,7 @@ struct QueueView {
             schedule.settle(
                 narrow.request, claimed: leased.count,
                 rests ? .blocked(until: now + closedPause(nanoseconds)) : depth, head: leased.last)
+            noteEmptied(narrow.request.queue)
         }
         if !pausedQueues.isEmpty { settlePaused(claims, outcome) }
         for request in claims.requests { settleCount(request.queue, outcome.leased[request.queue.id]?.count) }
@@ -301,6 +333,14 @@ struct QueueView {
             }
         }
         if claims.scanAfter != nil { settleScan(outcome, nanoseconds) }
+    }
+
+    /// Notes that no job of a pool is queued any more, as far as is known.
+    private func noteEmptied(_ queue: ClaimQueue) {
+        guard let pool = queue.pool, !schedule.knows(queue.id) else { return }
+        let hasOthers = schedule.hasQueue(
+            tenant: pool.tenant, session: pool.session, origin: pool.origin)
+        if !hasOthers { queueState.hostState.connections.note(pool, isQueued: false) }
     }
 
     private mutating func settleCount(_ queue: ClaimQueue, _ leasedCount: Int?) {

@@ -21,7 +21,7 @@ struct SlotLoans {
     private var slots: WorkerSlots { queueState.context.configuration.slots }
 
     private func hasJobsToBegin(_ queue: QueueView) -> Bool {
-        queue.schedule.hasReady || queueState.held.count > 0
+        queue.schedule.hasReady || queueState.held.hasReady
     }
 
     /// Returns when the demand is computed next; `nil` if no job waits for a slot.

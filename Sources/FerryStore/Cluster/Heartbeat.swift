@@ -19,6 +19,7 @@ package final class Heartbeat: LeaseHolder {
     private let limits: LimitsCache
     private let tenantLimits: TenantLimitsLoader
     private let sessionLoader: SessionLoader
+    private let permits: PermitTransaction
     private let spool: ResultSpool?
     private let stop: @Sendable (JobID, AttemptStop) -> Void
     /// Gives back the deliveries of this node's last process, and at the end those of this one.
@@ -28,7 +29,7 @@ package final class Heartbeat: LeaseHolder {
     init(
         _ context: StoreContext, _ signals: StoreSignals, _ nodeState: NodeState, _ admission: Admission,
         _ limits: LimitsCache, _ tenantLimits: TenantLimitsLoader, _ sessionLoader: SessionLoader,
-        spool: ResultSpool?,
+        _ permits: PermitTransaction, spool: ResultSpool?,
         stop: @escaping @Sendable (JobID, AttemptStop) -> Void
     ) {
         self.context = context
@@ -38,6 +39,7 @@ package final class Heartbeat: LeaseHolder {
         self.limits = limits
         self.tenantLimits = tenantLimits
         self.sessionLoader = sessionLoader
+        self.permits = permits
         self.spool = spool
         self.stop = stop
         deliveryReclaimer = DeliveryReclaimer(context, signals)
@@ -84,6 +86,7 @@ package final class Heartbeat: LeaseHolder {
             let start = Sys.monotonicNanoseconds()
             do {
                 let beat = try beat(database)
+                try permits.settle(database, lock: Self.reclaimLock)
                 reaper.note(expiry: beat.nextExpiry)
                 try reaper.reap(
                     beat.others, database, startedAt: start,
@@ -100,9 +103,16 @@ package final class Heartbeat: LeaseHolder {
         end(database)
     }
 
+    /// Takes the permits of a lone node, so that its first jobs begin from memory, or asks a node that has
+    /// them to return them. Called after the first heartbeat.
+    func settlePermits(_ database: ReconnectingConnection) throws(PostgresError) {
+        try permits.settle(database, lock: Self.reclaimLock)
+        try permits.ask(database)
+    }
+
     // MARK: Heartbeats
 
-    /// What one heartbeat has read.
+    /// Values that one heartbeat has read.
     struct Beat {
         /// The last heartbeats of the other nodes.
         let others: [NodeID: Timestamp]
@@ -185,6 +195,8 @@ package final class Heartbeat: LeaseHolder {
         let hasLapsed = !nodeState.lease.isHeld
         if hasLapsed {
             try forgetLostLeases(database)
+            // Other nodes may have begun jobs meanwhile.
+            permits.giveUp()
             nodeState.lease.lapse()
         }
         // Last: a thread that finds the lease held again finds no lost lease in the registry. From here on

@@ -44,7 +44,7 @@ package struct StoreConfiguration: Sendable {
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
     /// Opens resume data; `nil` if this service has not made it.
     package var openResumePoint: @Sendable (String) -> ResumePoint? = { _ in nil }
-    /// Which addresses jobs may use.
+    /// Policy for the addresses that jobs may use.
     package var egress = EgressPolicy()
     /// `true` to receive notifications of other nodes; else polling alone finds changes.
     package var listens = true

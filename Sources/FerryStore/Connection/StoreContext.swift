@@ -4,7 +4,8 @@ import Postgres
 import Synchronization
 import Sys
 
-/// What all threads of one store use: its settings, clock, log and counters, and their connections. Any thread.
+/// State shared by all threads of one store: its settings, clock, log and counters, and their connections.
+/// Any thread.
 final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let damagedRows: DamagedRows

@@ -85,7 +85,7 @@ private struct DeliveryListReading: ListReading {
     let state: DeliveryRecord.State?
     let type: String?
     let limit: Int
-    /// Where the next turn begins.
+    /// Identifier below which the next turn begins.
     var before: DeliveryID
     private var records: [DeliveryRecord] = []
     private var scan = ListScan()

@@ -92,16 +92,17 @@ struct ConnectionTransaction {
         parameters.appendArray(.uuid, asks) { $0.append($1.key.owner.job) }
         parameters.appendArray(.int32, asks) { $0.append(int32: $1.key.owner.attempt) }
         parameters.appendArray(.text, asks) { $0.append(text: $1.key.scope.path) }
+        parameters.append(queueState.context.configuration.node)
+        parameters.append(float64: queueState.context.configuration.leaseSeconds)
         return parameters
     }
 
     private mutating func settle(_ work: ConnectionRegistry.Work, _ outcomes: [Int: Bool], _ now: Int64) {
         let granted = work.asks.indices.filter { outcomes[$0] == true }
-        registry.settle(work, granted: granted.map { work.asks[$0].key })
+        let refused = work.asks.indices.filter { outcomes[$0] == false }
+        registry.settle(work, granted: granted, refused: refused)
         for index in granted { work.asks[index].reply(.granted) }
-        for (index, ask) in work.asks.enumerated() where outcomes[index] == false {
-            ask.reply(.refused(hold(ask)))
-        }
+        for index in refused { work.asks[index].reply(.refused(hold(work.asks[index]))) }
         let missing = work.asks.indices.filter { outcomes[$0] == nil }.map { work.asks[$0] }
         guard !missing.isEmpty else { return }
         // The claim queues may have been removed: they are looked up again.
@@ -112,12 +113,7 @@ struct ConnectionTransaction {
     }
 
     private func hold(_ ask: ConnectionRegistry.Ask) -> HostHold {
-        let scope = ask.key.scope
-        let share = queueState.context.sessions.current.share(tenant: scope.tenant, session: ask.session)
-        return HostHold(
-            origin: scope.origin,
-            reason: queueState.context.configuration.hosts.reason(
-                for: scope, sessionLimit: share.connectionLimit, at: queueState.context.clock.now()))
+        registry.hold(ask.key.scope, ask.session)
     }
 
     /// Returns the name of the claim queue whose limits apply to the connection.

@@ -44,6 +44,8 @@ struct DispatcherState {
     private let handover: DeliveryHandover
     private var numbersNothingUntil: Int64 = 0
     private var loans: SlotLoans
+    /// `SessionSnapshot.epoch` with which held attempts were set aside.
+    private var sessionEpoch: Int64 = -1
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
@@ -140,6 +142,7 @@ struct DispatcherState {
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
         case .dependencies: dependents.note()
+        case .connectionFree(let origin): queue.note(closedAt: origin)
         }
     }
 
@@ -190,19 +193,26 @@ struct DispatcherState {
         // An event of a running attempt is committed before the attempt's result.
         guard resumptions.isEmpty else { return }
         resolveDependencies()
-        for scope in connections.step(database) { queue.note(closedAt: scope) }
+        noteSessions()
         giveBackHeld(now)
+        let begun = queueState.held.unrecordedBegins(
+            Limits.resultBatchMax, at: now, isUrgent: hostState.connections.isCountedByRow)
+        // The database counts connections by begins that are recorded.
+        if begun.isEmpty || !begun.contains(where: hostState.connections.isCountedByRow) {
+            for scope in connections.step(database) { queue.note(closedAt: scope.origin) }
+        }
         let ended = Array(endings.prefix(batchMax))
         let promotes = nodeState.isPromoting && now >= nextPromotion
         slots.settle(ended.count)
         var reserved = Reservation(lease: nodeState.lease.number)
         var claims = Claims()
-        if isLeasing, reserved.lease != nil {
+        if isLeasing, reserved.lease != nil, !hostState.connections.permits.isReturning,
+            begun.count < Limits.resultBatchMax
+        {
             claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
         } else {
             loans.forget()
         }
-        let begun = queueState.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         var transaction = DispatcherTransaction(
             endings: ended, transfers: transfers.isEmpty ? [] : ended.compactMap { transfers[$0.lease.job] },
             begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
@@ -212,7 +222,7 @@ struct DispatcherState {
             !ended.isEmpty || !begun.isEmpty || promotes || transaction.reconciles
                 || !transaction.claims.isEmpty
         else {
-            return
+            return returnPermits()
         }
         recentResults.prepare(ended.compactMap(\.finished))
         do {
@@ -222,11 +232,41 @@ struct DispatcherState {
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
             succeed(transaction, outcome, reserved: reserved, began: now)
+            returnPermits()
         } catch {
             slots.unsettle(ended.count)
             reserved.giveBack(to: slots)
             queue.abandon(transaction.claims)
             fail(transaction, error)
+        }
+    }
+
+    /// Takes held attempts in again that had no free connection, if sessions have changed.
+    private mutating func noteSessions() {
+        let epoch = context.sessions.current.epoch
+        guard epoch != sessionEpoch else { return }
+        sessionEpoch = epoch
+        queueState.held.takeInAll()
+    }
+
+    /// Returns the lease of all permits that was given up, once running rows and rows of `connections` say
+    /// which connections are in use.
+    private func returnPermits() {
+        let connections = hostState.connections
+        guard connections.permits.isReturning else { return }
+        connections.recount()
+        guard !connections.hasWork, !queueState.held.hasUnrecordedBegin(connections.isCountedByRow) else {
+            return
+        }
+        do {
+            try database.withConnection { connection throws(PostgresError) in
+                try PermitTransaction.giveBack(context, &connection)
+            }
+            connections.permitsReturned()
+            queueState.backlog.addUnknown()
+        } catch {
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("permits could not be returned", metadata: ["error": "\(error)"])
         }
     }
 
@@ -245,14 +285,20 @@ struct DispatcherState {
         isAfterEndings: Bool, _ now: Int64, _ reserved: inout Reservation
     ) -> Claims {
         queue.learn()
+        if slots.freeCount == 0, queue.schedule.hasReady { queueState.held.noteCompetition() }
         loans.note(queue, now)
         let wanted = queue.wantedSlots
         reserved.slots = slots.reserve(upTo: wanted)
         if isAfterEndings, now >= prefetchesNothingUntil {
-            let most = turnover.wanted(capacity: slots.capacity) - queueState.held.count
+            let most = turnover.wanted(capacity: slots.capacity) - queueState.held.prefetchedCount
             reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
         }
-        let claims = queue.plan(reserved.slots, held: reserved.held, scans: queue.scans(now))
+        var ahead = 0
+        if now >= prefetchesNothingUntil {
+            ahead = turnover.wanted(capacity: slots.capacity) - queueState.held.prefetchedCount
+        }
+        let claims = queue.plan(
+            reserved.slots, held: reserved.held, ahead: max(0, ahead), scans: queue.scans(now))
         if !claims.prefetches {
             slots.settle(reserved.held)
             reserved.held = 0
@@ -472,15 +518,23 @@ struct DispatcherState {
             for attempt in attempts { endings.append(.giveBack(Lease(attempt))) }
             return
         }
-        let begun = Array(attempts.prefix(slotCount))
+        var begun: [Attempt] = []
+        var later: [Attempt] = []
+        for attempt in attempts {
+            if begun.count < slotCount, hostState.connections.begins(claimed: attempt) {
+                begun.append(attempt)
+            } else {
+                later.append(attempt)
+            }
+        }
         slots.end(slotCount - begun.count)
         queueState.begin(begun)
-        guard attempts.count > begun.count else { return }
+        guard !later.isEmpty else { return }
         var held: [Attempt] = []
-        for attempt in attempts[begun.count...] {
+        for attempt in later {
             if attempt.spec.isRepeatable(attempt.spec.request.method) {
                 held.append(attempt)
-            } else if slots.begin(upTo: 1) == 1 {
+            } else if begins(alone: attempt) {
                 queueState.begin([attempt])
             } else {
                 // A process that dies cannot tell that the job has not begun. Claims that prefetch skip such
@@ -489,16 +543,29 @@ struct DispatcherState {
                 endings.append(.giveBack(Lease(attempt)))
             }
         }
-        let throughputs = hostState.throughputs
-        queueState.held.add(
-            prefetched: held.map {
-                (
-                    $0,
-                    $0.spec.urgency(
-                        createdAt: $0.createdAt, bytesPerSecond: throughputs.bytesPerSecond($0.origin))
-                )
-            }, at: Sys.monotonicNanoseconds())
+        queueState.held.add(prefetched: held.map(waiting), at: Sys.monotonicNanoseconds())
         queueState.beginHeld()
+    }
+
+    /// Takes a slot and counts the connection for a claimed attempt. Returns `false` if either is missing.
+    private func begins(alone attempt: Attempt) -> Bool {
+        guard slots.begin(upTo: 1) == 1 else { return false }
+        if hostState.connections.begins(claimed: attempt) { return true }
+        slots.end(1)
+        return false
+    }
+
+    /// Returns a claimed attempt with its urgency and the connections that it waits for.
+    private func waiting(
+        _ attempt: Attempt
+    ) -> (attempt: Attempt, urgency: Timestamp, pool: ConnectionPool) {
+        let urgency = attempt.spec.urgency(
+            createdAt: attempt.createdAt,
+            bytesPerSecond: hostState.throughputs.bytesPerSecond(attempt.origin))
+        let name = queueState.claimQueueName(
+            attempt.scope, session: attempt.spec.session, context.sessions.current)
+        let pool = ConnectionPool(tenant: name.tenant, session: name.session, origin: name.origin)
+        return (attempt, urgency, pool)
     }
 
     private mutating func end(

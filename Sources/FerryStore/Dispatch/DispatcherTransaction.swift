@@ -14,7 +14,7 @@ struct DispatcherTransaction {
     let begun: [Attempt]
     let promotes: Bool
     let reconciles: Bool
-    /// What it leases and scans for.
+    /// Jobs to lease and queues to scan.
     let claims: Claims
     /// Passes deliveries on if the transaction also gives its events their numbers (a pass of the relay),
     /// else `nil`.
@@ -40,6 +40,16 @@ struct DispatcherTransaction {
         /// Rows of next_due.sql.
         fileprivate mutating func noteDue(_ rows: borrowing ResultSet) {
             nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
+        }
+
+        /// Returns the jobs that the transaction has finished, for the deliveries of their ends.
+        fileprivate func eventJobs(_ jobs: [FinishedJob]) -> [JobID: EventJob] {
+            var found: [JobID: EventJob] = [:]
+            for job in jobs {
+                guard let committed = finished.first(where: { $0.job == job.lease.job }) else { continue }
+                found[job.lease.job] = job.eventJob(committed)
+            }
+            return found
         }
 
         fileprivate mutating func note(_ changed: [ChangedJob]) {
@@ -131,7 +141,8 @@ struct DispatcherTransaction {
         }
         if let handover {
             outcome.numbered = try RelayTransaction.run(
-                begun: next(&results), &connection, numbering, handover: handover)
+                begun: next(&results), &connection, numbering, handover: handover,
+                finished: outcome.eventJobs(finished))
         }
         if !claims.isEmpty {
             outcome.claims = claims.read(&results, from: index, queueState.context.damagedRows)

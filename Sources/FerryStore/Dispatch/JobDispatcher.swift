@@ -16,6 +16,8 @@ package final class JobDispatcher: ResultSink {
         case due(Timestamp)
         /// The database may have leases of this node that this process does not know.
         case reconcile
+        /// A connection to an origin is free whose claim queues have jobs.
+        case connectionFree(String)
         /// Jobs have ended that others depend on, or jobs were submitted that depend on others.
         case dependencies
     }
@@ -42,6 +44,7 @@ package final class JobDispatcher: ResultSink {
     /// lease until it is committed.
     package func record(_ result: AttemptResult) {
         context.configuration.slots.end(1)
+        queueState.hostState.connections.forget(result.attempt)
         queueState.beginHeld()
         mailbox.send(.result(result))
     }
@@ -90,8 +93,8 @@ package final class JobDispatcher: ResultSink {
     /// what is left in the spool.
     func close() { mailbox.close() }
 
-    /// How long a commit waits for further results, in microseconds. Longer than for submissions: no client
-    /// waits.
+    /// Time for which a commit waits for further results, in microseconds. Longer than for submissions: no
+    /// client waits.
     private static let gatherMicroseconds = 2_000
 
     /// Number of results for which a commit waits no longer. No limit while slots are free or jobs are

@@ -1,6 +1,6 @@
 import FerryCore
 
-/// What one transaction of the dispatcher may lease.
+/// Numbers of jobs that one transaction of the dispatcher may lease.
 struct Reservation {
     /// Slots, each with a lease.
     var slots = 0

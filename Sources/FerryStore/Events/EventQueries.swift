@@ -203,7 +203,7 @@ private struct EventListReading: ListReading {
     private let context: StoreContext
     private var events: [Event] = []
     private var scan = ListScan()
-    /// Where the next read begins.
+    /// Event after which the next read begins.
     private var last: EventID
     /// The row that was read last.
     private var stoppedAt: EventID?

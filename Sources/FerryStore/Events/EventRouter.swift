@@ -57,14 +57,17 @@ struct EventRouter {
 
     private let context: StoreContext
     private let handover: DeliveryHandover?
+    /// Jobs that the transaction of the pass has finished: their rows need not be read for their ends.
+    private let finished: [JobID: EventJob]
     private var deliveries: [PlannedDelivery] = []
     private var receivers: [SessionReceiver] = []
     /// Indexes of events of sessions.
     private var ofSessions: [Int] = []
 
-    init(_ context: StoreContext, _ handover: DeliveryHandover?) {
+    init(_ context: StoreContext, _ handover: DeliveryHandover?, _ finished: [JobID: EventJob] = [:]) {
         self.context = context
         self.handover = handover
+        self.finished = finished
     }
 
     // MARK: Planning
@@ -83,10 +86,13 @@ struct EventRouter {
         while start < wanted.count {
             let some = wanted[start..<min(wanted.count, start + Self.jobMax)]
             start += some.count
-            let jobs = try context.jobs(of: some.map(\.record), withBodies: true, &connection)
+            let unknown = some.map(\.record).filter { finishedJob(of: $0) == nil }
+            let jobs = try context.jobs(of: unknown, withBodies: true, &connection)
             for event in some {
-                let stored = event.record.job.flatMap { jobs[$0] }
-                let (deliveries, receiver) = plan(event, stored, interests)
+                let job =
+                    finishedJob(of: event.record)
+                    ?? event.record.job.flatMap { jobs[$0] }.map { EventJob($0) }
+                let (deliveries, receiver) = plan(event, job, interests)
                 var added = deliveries.reduce(0) {
                     $0 + DeliveryDraft.byteCount($1.url, $1.jobJSON, $1.secrets)
                 }
@@ -132,11 +138,19 @@ struct EventRouter {
         return wanted
     }
 
-    /// Plans the deliveries of one event. `stored`: `nil` for an event of a session, and of a deleted job.
+    /// Returns the job if the event is about its end, and the transaction of the pass has finished it.
+    private func finishedJob(of event: EventRecord) -> EventJob? {
+        guard event.state?.isTerminal == true, let job = event.job.flatMap({ finished[$0] }),
+            job.record.revision == event.revision
+        else { return nil }
+        return job
+    }
+
+    /// Plans the deliveries of one event. `job`: `nil` for an event of a session, and of a deleted job.
     private func plan(
-        _ event: WantedEvent, _ stored: StoredJob?, _ interests: WebhookInterests
+        _ event: WantedEvent, _ job: EventJob?, _ interests: WebhookInterests
     ) -> (deliveries: [PlannedDelivery], receiver: SessionReceiver?) {
-        let record = stored?.record
+        let record = job?.record
         let spec = record?.spec
         let own = event.isOfJob ? spec?.webhook : nil
         let wanting =
@@ -158,21 +172,21 @@ struct EventRouter {
             let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?, payload: WebhookPayload) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,
-                    traceparent: stored?.traceparent, endpoint: endpoint, payload: payload)
+                    traceparent: job?.traceparent, endpoint: endpoint, payload: payload)
             }
             if isOwnWanted, let own {
-                deliveries.append(add(own.url, stored?.sealedSecrets, nil, own.payload))
+                deliveries.append(add(own.url, job?.sealedSecrets, nil, own.payload))
             }
             deliveries += wanting.map { add($0.url, nil, $0.endpoint, .full) }
         }
-        guard let own, let job = event.record.job, event.record.type == .jobCreated,
+        guard let own, let id = event.record.job, event.record.type == .jobCreated,
             event.record.wantsSession
         else { return (deliveries, nil) }
         return (
             deliveries,
             SessionReceiver(
-                tenant: event.tenant, session: event.session, job: job, webhook: own,
-                secrets: stored?.sealedSecrets, traceparent: stored?.traceparent)
+                tenant: event.tenant, session: event.session, job: id, webhook: own,
+                secrets: job?.sealedSecrets, traceparent: job?.traceparent)
         )
     }
 

@@ -53,6 +53,8 @@ struct RelayTransaction {
     private var outcome = Outcome()
     private var lastID: EventID?
     private let handover: DeliveryHandover?
+    /// Jobs that the same transaction has finished.
+    private let finished: [JobID: EventJob]
 
     /// Runs a pass. Waits for the pass of another node. `handover`: the caller reports commit or failure to
     /// it.
@@ -80,13 +82,14 @@ struct RelayTransaction {
     }
 
     /// Runs a pass within the caller's transaction, unless another pass is under way: then returns `nil`, and
-    /// the events stay in the inbox. `begun`: the result of the statement of `begin`.
+    /// the events stay in the inbox. `begun`: the result of the statement of `begin`. `finished`: jobs that
+    /// the transaction has finished.
     static func run(
         begun: consuming ResultSet, _ connection: inout Connection, _ numbering: EventNumbering,
-        handover: DeliveryHandover
+        handover: DeliveryHandover, finished: [JobID: EventJob]
     ) throws(PostgresError) -> Outcome? {
         guard begun.bool(0, 0) else { return nil }
-        var pass = RelayTransaction(numbering, handover)
+        var pass = RelayTransaction(numbering, handover, finished)
         let lowWatermark = numbering.signals.events.lowWatermark.load(ordering: .relaxed)
         try pass.run(
             InboxSelection(rowMax: joinedRowMax, lowWatermark: lowWatermark), makesDeliveries: true,
@@ -151,9 +154,12 @@ struct RelayTransaction {
         }
     }
 
-    private init(_ numbering: EventNumbering, _ handover: DeliveryHandover?) {
+    private init(
+        _ numbering: EventNumbering, _ handover: DeliveryHandover?, _ finished: [JobID: EventJob] = [:]
+    ) {
         self.numbering = numbering
         self.handover = handover
+        self.finished = finished
     }
 
     /// Runs the steps of a pass. `makesDeliveries`: if `false`, no delivery is created.
@@ -175,7 +181,7 @@ struct RelayTransaction {
         }
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
         var rows = unpack(taken)
-        var router = EventRouter(numbering.context, handover)
+        var router = EventRouter(numbering.context, handover, finished)
         if makesDeliveries { try plan(&rows, &router, &connection) }
         var groups = group(rows)
         guard !groups.isEmpty else { return }

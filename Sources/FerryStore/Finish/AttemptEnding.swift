@@ -1,8 +1,7 @@
 import FerryCore
 import Postgres
 
-/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a random
-/// jitter.
+/// Consequence of an attempt's end for its job: a pure function of the result, the clock and a random jitter.
 enum AttemptEnding: Sendable {
     case finish(FinishedJob)
     /// The job goes on.
@@ -95,8 +94,8 @@ enum AttemptEnding: Sendable {
         let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
         if begin == .never { record.startedAt = nil }
-        record.responseJSON = result.response.map { $0.stored(seal) }
-        var attemptError: [UInt8]?
+        record.storedResponse = result.response.map { Stored($0, seal) }
+        var attemptError: Stored<ErrorRecord>?
         switch result.outcome {
         case .released, .putOff:
             self = .giveBack(
@@ -110,16 +109,17 @@ enum AttemptEnding: Sendable {
             let ended = result.packed(.asked, nil, node: node, at: now, seal)
             self = .ask(question, lease, result, ended: ended, seal)
             return
-        case .succeeded(let value):
+        case .succeeded(var value):
             record.state = .succeeded
-            record.resultJSON = value.json(job: attempt.job, bytesSent: result.bytesSent)
+            value.bytesSent = result.bytesSent
+            record.storedResult = Stored(value)
             record.body = value.body
         case .cancelled:
             record.state = .cancelled
-            record.errorJSON = TransferError.cancelledByRequest.json
+            record.storedError = .cancelledByRequest
         case .failed(let error, let retryAfter):
-            let json = error.json
-            attemptError = json
+            let stored = Stored(error)
+            attemptError = stored
             if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
             switch attempt.verdict(
                 on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now,
@@ -131,8 +131,8 @@ enum AttemptEnding: Sendable {
                 retry.change.failedAttemptCount = record.failedAttemptCount
                 retry.change.dueAt = instant
                 let isRedirected = result.delayedRedirect != nil
-                retry.change.errorJSON = isRedirected ? error.json(heldBy: .redirectDelay) : json
-                retry.change.ended = result.packed(.failed, json, node: node, at: now, seal)
+                retry.change.error = isRedirected ? Stored(error, heldBy: .redirectDelay) : stored
+                retry.change.ended = result.packed(.failed, stored, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
                 retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
                 retry.change.occurredAt = record.finishedAt ?? now
@@ -141,17 +141,17 @@ enum AttemptEnding: Sendable {
                 return
             case .final(let last):
                 record.state = .failed
-                record.errorJSON = last.json
+                record.storedError = last == error ? stored : Stored(last)
                 record.body = result.rejectedBody
             }
         }
         let leavesBytes = result.leavesBytes && !result.ranFull
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
-        let ended = result.packedLast(record, at: now, seal)
+        let ended = result.packedLast(attemptError ?? record.storedError, at: now, seal)
         self = .finish(
             FinishedJob(
-                lease, record, lastAttempt: ended, attemptError: attemptError,
+                lease, record, of: attempt, lastAttempt: ended, attemptError: attemptError,
                 unrecordedBegin: begin == .unrecorded ? attempt.startedAt : nil,
                 storedByteCount: result.storedByteCount(of: record)))
     }
@@ -200,34 +200,36 @@ extension AttemptResult {
     /// The attempt as the job's row keeps it; `nil` if it was given back before it began. `endsJob`: the job
     /// keeps the fields that `attempt` has now.
     func packed(
-        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
+        _ outcome: AttemptRecord.Outcome, _ error: Stored<ErrorRecord>?, node: NodeID?, at now: Timestamp,
         endsJob: Bool = false, _ seal: SecretSeal
     ) -> [UInt8]? {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON, partialDownload: partialDownload,
+            outcome, error: error, partialDownload: partialDownload,
             final: endsJob ? .init(attempt.spec.request) : nil, seal)
     }
 
     /// The attempt that ends its job. Without the node, which the job's row has.
-    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
+    fileprivate func packedLast(
+        _ error: Stored<ErrorRecord>?, at now: Timestamp, _ seal: SecretSeal
+    ) -> [UInt8]? {
         switch outcome {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now, endsJob: true, seal)
-        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, endsJob: true, seal)
-        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, endsJob: true, seal)
+        case .cancelled: packed(.cancelled, error, node: nil, at: now, endsJob: true, seal)
+        case .failed: packed(.failed, error, node: nil, at: now, endsJob: true, seal)
         case .released, .suspended, .asked, .putOff: nil
         }
     }
 }
 
 extension AttemptEnding {
-    /// What to write instead if the database refuses the data: the job fails without details or, if that is
-    /// refused as well, goes back to the queue. `nil` if the job must not run again: then this stays to be
-    /// written.
+    /// Ending to write instead if the database refuses the data: the job fails without details or, if that is
+    /// refused as well, goes back to the queue. `nil` if the job must not run again: then this ending stays
+    /// to be written.
     var simplified: AttemptEnding? {
         guard case .finish(let job) = self else { return .giveBack(lease) }
-        if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
+        if job.record.storedError != .unstorable { return .finish(job.simplified) }
         return job.isRepeatable ? .giveBack(lease) : nil
     }
 }
@@ -277,10 +279,13 @@ extension JobRecord {
             attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
             createdAt: attempt.createdAt, startedAt: attempt.startedAt,
             finishedAt: max(now, attempt.startedAt),
-            nextAttemptAt: nil, retryOf: attempt.retryOf,
-            storedSpec: attempt.storedSpec, responseJSON: nil,
-            resultJSON: nil, errorJSON: nil, body: nil)
+            retryOf: attempt.retryOf, storedSpec: attempt.storedSpec)
     }
+}
+
+extension Stored<ErrorRecord> {
+    static let cancelledByRequest = Stored(.cancelledByRequest)
+    static let unstorable = Stored(.unstorable)
 }
 
 extension TransferError {

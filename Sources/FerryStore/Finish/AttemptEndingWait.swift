@@ -13,11 +13,11 @@ extension AttemptEnding {
     ) {
         let attempt = result.attempt
         var wait: Change
-        let errorJSON: [UInt8]
+        let stored: Stored<ErrorRecord>
         if case .putOff(let hold) = result.outcome {
             wait = Change(.yieldToOrigin, Lease(attempt))
             wait.change.dueAt = now + Self.holdPause(attempt) * (0.8 + 0.4 * jitter)
-            errorJSON = hold.errorJSON
+            stored = hold.error
         } else {
             guard case .failed(let error, _) = result.outcome, attempt.spec.schedule.waitsForConnectivity,
                 HostSignal.isUnreachable(error)
@@ -25,10 +25,10 @@ extension AttemptEnding {
             wait = Change(.missOrigin, Lease(attempt))
             wait.change.pause = isHostKnown && !result.endedAtOtherHost ? nil : 0.8 + 0.4 * jitter
             wait.isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
-            errorJSON = error.json
+            stored = Stored(error)
         }
-        wait.change.errorJSON = errorJSON
-        wait.change.ended = result.packed(.failed, errorJSON, node: node, at: now, seal)
+        wait.change.error = stored
+        wait.change.ended = result.packed(.failed, stored, node: node, at: now, seal)
         // Bytes of earlier attempts are still there.
         wait.change.hasBytes = result.leavesBytes ? true : nil
         self = .change(wait)

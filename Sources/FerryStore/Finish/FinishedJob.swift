@@ -7,15 +7,17 @@ final class FinishedJob: Sendable {
     let record: JobRecord
     /// The attempt that ended it, packed (`AttemptRecord`).
     let lastAttempt: [UInt8]?
+    /// The attempt that ended it, or `nil` if none has, or `record` leaves out what it has found.
+    private let attempt: Attempt?
     /// `JobSpec.wantedEvents`; `nil` if the job has no webhook or no readable spec.
     let wanted: Int32?
     /// Rules of the acknowledgement that the job asks for; `nil` if it asks for none.
     let acknowledgement: AcknowledgementRules?
     /// `true` if no endpoint may ask for one either.
     let declinesAcknowledgement: Bool
-    /// Error of the attempt that ended the job, a JSON object; `nil` if that has not failed. The job's error
-    /// may differ: its time ends before the next attempt.
-    private let attemptError: [UInt8]?
+    /// Error of the attempt that ended the job; `nil` if that has not failed. The job's error may differ: its
+    /// time ends before the next attempt.
+    private let attemptError: Stored<ErrorRecord>?
     /// When the attempt began, if the job's row does not say that.
     private let unrecordedBegin: Timestamp?
     /// Bytes that are kept without a destination, or `nil`.
@@ -24,12 +26,14 @@ final class FinishedJob: Sendable {
     /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
     /// own is told.
     init(
-        _ lease: Lease, _ record: JobRecord, lastAttempt: [UInt8]? = nil,
-        attemptError: [UInt8]? = nil, unrecordedBegin: Timestamp? = nil, storedByteCount: Int64? = nil
+        _ lease: Lease, _ record: JobRecord, of attempt: Attempt? = nil, lastAttempt: [UInt8]? = nil,
+        attemptError: Stored<ErrorRecord>? = nil, unrecordedBegin: Timestamp? = nil,
+        storedByteCount: Int64? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1
         self.lease = lease
+        self.attempt = attempt
         self.lastAttempt = lastAttempt
         self.record = record
         self.attemptError = attemptError
@@ -45,12 +49,12 @@ final class FinishedJob: Sendable {
     var simplified: FinishedJob {
         var record = record
         record.state = .failed
-        record.responseJSON = nil
-        record.resultJSON = nil
+        record.storedResponse = nil
+        record.storedResult = nil
         record.body = nil
         record.resumeData = nil
         record.partialDownload = nil
-        record.errorJSON = TransferError.unstorable.json
+        record.storedError = .unstorable
         return FinishedJob(record, self)
     }
 
@@ -62,12 +66,13 @@ final class FinishedJob: Sendable {
 
     private init(_ record: JobRecord, _ other: FinishedJob) {
         lease = other.lease
+        attempt = nil
         self.record = record
         lastAttempt = nil
         wanted = other.wanted
         acknowledgement = other.acknowledgement
         declinesAcknowledgement = other.declinesAcknowledgement
-        attemptError = other.attemptError == nil ? nil : record.errorJSON
+        attemptError = other.attemptError == nil ? nil : record.storedError
         unrecordedBegin = other.unrecordedBegin
         storedByteCount = nil
     }
@@ -85,13 +90,29 @@ final class FinishedJob: Sendable {
         record.waitingFor = nil
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
-        record.errorJSON = error.json
+        record.storedError = Stored(error)
         if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
         if record.resumeData == nil { record.partialDownload = nil }
         self.init(lease, record)
     }
 
     // MARK: Events
+
+    /// `true` if the row has nothing that `record` has not, unless the database says so: the first attempt of
+    /// the job has ended it.
+    var isWholeRow: Bool {
+        lastAttempt != nil && record.attempt == 1 && acknowledgement == nil && record.resumeData == nil
+    }
+
+    /// Returns the job for the deliveries of its end, or `nil` if its row may have more. `committed`: what
+    /// the database says about it.
+    func eventJob(_ committed: RecentResults.Committed) -> EventJob? {
+        guard let attempt, isWholeRow, committed.agrees(with: record) else { return nil }
+        var record = record
+        record.startedAt = committed.startedAt
+        return EventJob(
+            record: record, sealedSecrets: attempt.sealedSecrets, traceparent: attempt.traceparent)
+    }
 
     /// `true` if the job's webhook wants one of the events.
     var isWanted: Bool {
@@ -112,7 +133,7 @@ final class FinishedJob: Sendable {
             EventRecord(
                 type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
                 attempt: record.attempt, revision: record.revision, state: record.state,
-                detail: type == .jobAttemptFailed ? EventDetail(errorJSON: attemptError).packed : []
+                detail: type == .jobAttemptFailed ? EventDetail(error: attemptError).packed : []
             ).pack(into: &bytes)
         }
     }
@@ -155,9 +176,9 @@ extension Parameters {
         parameters.append(jobs.map(\.lease))
         parameters.appendArray(.text, jobs) { $0.append(text: $1.record.state.rawValue) }
         parameters.appendArray(.int32, jobs) { $0.append(int32: $1.record.failedAttemptCount) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.responseJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resultJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.errorJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedResponse?.json) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedResult?.json) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedError?.json) }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.record.body) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.finishedAt ?? $1.record.createdAt) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.record.node) }

@@ -33,7 +33,7 @@ final class RecentResults: Sendable {
 
     private let state = Mutex(State())
 
-    /// What the database says about a job that it has finished.
+    /// Values of a job in the database after its end was committed.
     struct Committed {
         let job: JobID
         /// The revision that the job has now.
@@ -41,6 +41,9 @@ final class RecentResults: Sendable {
         let startedAt: Timestamp?
         /// `true` if an endpoint asks for an acknowledgement.
         let isAcknowledged: Bool
+
+        /// Returns `true` if the job has not changed since `record` was made.
+        func agrees(with record: JobRecord) -> Bool { record.revision == revision && !isAcknowledged }
     }
 
     /// Adds jobs that the next transaction finishes.
@@ -60,7 +63,7 @@ final class RecentResults: Sendable {
         state.withLock { state in
             for job in jobs {
                 guard let index = state.entries.index(forKey: job.job) else { continue }
-                if state.entries.values[index].record.revision == job.revision, !job.isAcknowledged {
+                if job.agrees(with: state.entries.values[index].record) {
                     state.entries.values[index].record.startedAt = job.startedAt
                     state.entries.values[index].committedAt = now
                 } else {
@@ -100,10 +103,8 @@ extension RecentResults.State {
 }
 
 extension FinishedJob {
-    /// `true` if the job may be kept in `RecentResults`: its first attempt has ended it, so that the row has
-    /// nothing that the attempt does not know.
+    /// `true` if the job may be kept in `RecentResults`.
     fileprivate var isKeptAfterCommit: Bool {
-        lastAttempt != nil && record.attempt == 1 && acknowledgement == nil && record.resumeData == nil
-            && (record.body?.count ?? 0) <= RecentResults.bodyBytesMax
+        isWholeRow && (record.body?.count ?? 0) <= RecentResults.bodyBytesMax
     }
 }

@@ -25,7 +25,8 @@ package struct ResultSpool: Sendable {
         var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
 
-    /// How many jobs have their result now, and for how many the result came too late.
+    /// Numbers of jobs that have their result now (`changed`), and for which the result came too late
+    /// (`late`).
     private struct Done { var (changed, late) = (0, 0) }
 
     /// First text of a file. A file with another one is of another version.

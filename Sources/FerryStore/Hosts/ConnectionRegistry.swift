@@ -1,14 +1,16 @@
 import FerryCore
+import FerryScheduler
 import Synchronization
 import Sys
 
-/// Connections that this node's attempts hold or ask for beyond their first connection to their own origin.
-/// May be used from any thread.
+/// The connections that this node's attempts use or ask for. May be used from any thread.
 ///
-/// If nothing limits an origin, the registry grants the connection itself, and the database does not know of
-/// it. If a limit applies, the dispatcher asks the database for all requests that have gathered
-/// (`ConnectionTransaction`) and writes there which connections were given back.
-final class ConnectionRegistry: ConnectionLimiter {
+/// All connections are counted by session and origin. If nothing limits an origin, or this node holds all
+/// permits (`PermitLease`), the registry decides itself, and the database does not know of connections.
+/// Otherwise the first connection of an attempt comes with its lease. For further ones the dispatcher asks
+/// the database for all requests that have gathered (`ConnectionTransaction`), and writes there which
+/// connections were given back.
+final class ConnectionRegistry: Sendable {
     /// Attempt that holds connections.
     struct Owner: Hashable, Sendable {
         let job: JobID
@@ -34,8 +36,33 @@ final class ConnectionRegistry: ConnectionLimiter {
         let session: String
         let reply: @Sendable (ConnectionGrant) -> Void
     }
-    private struct State {
+    /// The counter of the connections of a scope.
+    enum Counting: Equatable {
+        case nothing
+        /// This node, up to the limit of the session.
+        case memory(Int)
+        /// Running rows and rows of `connections`; and this node, up to the limit of the session, if it holds
+        /// all permits.
+        case database(Int?)
+        /// This node gives its permits back: nothing begins.
+        case suspended
+    }
+    /// Decision about a held attempt.
+    enum HeldVerdict: Sendable, Equatable {
+        case begins
+        /// The connections of its pool are in use.
+        case full
+        /// It goes back to the queue: claims decide.
+        case refused
+    }
+    /// The state of the registry, under its lock.
+    struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
+        var ledger = PermitLedger<Owner>()
+        /// Replies to owners that wait for their first connection.
+        var waiting: [Owner: @Sendable (ConnectionGrant) -> Void] = [:]
+        /// Pools with queued jobs that no node has leased.
+        var queued: Set<ConnectionPool> = []
         var asks: [Ask] = []
         /// Holdings that may have to be written to the database.
         var changed: Set<Key> = []
@@ -48,6 +75,14 @@ final class ConnectionRegistry: ConnectionLimiter {
                 if holdings[key.owner]?.isEmpty == true { holdings[key.owner] = nil }
             }
         }
+        /// Gives free connections to the owners that wait for them. Returns their replies.
+        mutating func serve(_ pool: ConnectionPool, limit: Int?) -> [@Sendable (ConnectionGrant) -> Void] {
+            var replies: [@Sendable (ConnectionGrant) -> Void] = []
+            while let owner = ledger.nextWaiting(pool, limit: limit) {
+                if let reply = waiting.removeValue(forKey: owner) { replies.append(reply) }
+            }
+            return replies
+        }
         func keys(of owner: Owner) -> [Key] {
             holdings[owner].map { $0.keys.map { Key(owner: owner, scope: $0) } } ?? []
         }
@@ -56,13 +91,17 @@ final class ConnectionRegistry: ConnectionLimiter {
         }
     }
 
-    private let hosts: HostLimits
+    /// The lease with which this node counts connections alone.
+    let permits = PermitLease()
+    let hosts: HostLimits
     private let sessions: SessionCache
-    private let clock: DatabaseClock
-    private let state = Mutex(State())
-    private let hasHoldings = Atomic<Bool>(false)
-    private let pendingWork = Atomic<Bool>(false)
-    private let wake = Mutex(Callback {})
+    let clock: DatabaseClock
+    let state = Mutex(State())
+    let hasHoldings = Atomic<Bool>(false)
+    let pendingWork = Atomic<Bool>(false)
+    let wake = Mutex(Callback {})
+    let free = Mutex(ValueCallback<ConnectionPool> { _ in })
+    let waiters = Mutex<Waiters?>(nil)
 
     init(_ configuration: StoreConfiguration) {
         hosts = configuration.hosts
@@ -70,170 +109,166 @@ final class ConnectionRegistry: ConnectionLimiter {
         clock = configuration.clock
     }
 
-    /// Sets the function that is called when `hasWork` becomes true.
-    func connect(_ wake: @escaping @Sendable () -> Void) {
-        let callback = Callback(wake)
-        self.wake.withLock { $0 = callback }
+    /// Sets the functions that are called when `hasWork` becomes true (`work`) and when a connection that this
+    /// node counts is free, and the one that says whether a job of a pool waits in memory for a connection.
+    func connect(
+        work: @escaping @Sendable () -> Void, free: @escaping @Sendable (ConnectionPool) -> Void,
+        isAwaited: @escaping @Sendable (ConnectionPool) -> Bool
+    ) {
+        let (working, freeing, waiting) = (Callback(work), ValueCallback(free), Waiters(isAwaited))
+        wake.withLock { $0 = working }
+        self.free.withLock { $0 = freeing }
+        waiters.withLock { $0 = waiting }
+    }
+
+    /// In an object: each read of a function in a mutex would wrap it once more.
+    final class Waiters: Sendable {
+        let contains: @Sendable (ConnectionPool) -> Bool
+        init(_ contains: @escaping @Sendable (ConnectionPool) -> Bool) { self.contains = contains }
     }
 
     var hasWork: Bool { pendingWork.load(ordering: .acquiring) }
 
-    // MARK: Requests of attempts
+    // MARK: First connections
 
-    func hold(on scope: RequestScope) -> HostHold? {
-        hosts.isEmpty ? nil : hosts.hold(on: scope, at: clock.now())
-    }
-
-    func ask(
-        _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
-    ) -> ConnectionGrant? {
-        if let hold = hold(on: scope) { return .refused(hold) }
-        let key = Key(owner: Owner(attempt), scope: scope)
-        let session = attempt.spec.session
-        guard isLimited(scope, session) else {
-            state.withLock { state in
-                let empty = Holding(session: session)
-                var holding = state[key] ?? empty
-                holding.count += 1
-                state[key] = holding
-                hasHoldings.store(true, ordering: .releasing)
-            }
-            return .granted
-        }
-        state.withLock {
-            $0.asks.append(Ask(key: key, session: session, reply: reply))
-        }
-        notePendingWork()
-        return nil
-    }
-
-    func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
-        let key = Key(owner: Owner(attempt), scope: scope)
-        let isChanged = state.withLock { state in
-            guard var holding = state[key], holding.count > 0 else { return false }
-            holding.count -= 1
-            state[key] = holding
-            return note(key, holding, &state)
-        }
-        if isChanged { notePendingWork() }
-    }
-
-    /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
-    /// what is left.
-    func forget(_ attempt: Attempt) {
-        guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isChanged = state.withLock { state in
-            var isChanged = false
-            for key in state.keys(of: Owner(attempt)) {
-                guard var holding = state[key] else { continue }
-                holding.count = 0
-                state[key] = holding
-                if note(key, holding, &state) { isChanged = true }
-            }
-            return isChanged
-        }
-        if isChanged { notePendingWork() }
-    }
-
-    /// Marks holdings of scopes that are limited now and were not before, so that they are written to the
-    /// database. Call when limits have changed.
-    func recount() {
-        guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isChanged = state.withLock { state in
-            for key in state.keys {
-                guard let holding = state[key], holding.count != holding.writtenCount,
-                    isLimited(key.scope, holding.session)
-                else { continue }
-                state.changed.insert(key)
-            }
-            return !state.changed.isEmpty
-        }
-        if isChanged { pendingWork.store(true, ordering: .releasing) }
-    }
-
-    /// Records a changed holding. Returns `true` if it has to be written to the database.
-    private func note(_ key: Key, _ holding: Holding, _ state: inout State) -> Bool {
-        if holding.count == holding.writtenCount, holding.count == 0 {
-            state[key] = nil
-            state.changed.remove(key)
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
-            return false
-        }
-        guard holding.writtenCount != 0 || isLimited(key.scope, holding.session) else { return false }
-        state.changed.insert(key)
-        return true
-    }
-
-    private func isLimited(_ scope: RequestScope, _ session: String) -> Bool {
-        hosts.limit(of: scope)?.countAtOnce != nil
-            || sessions.current.share(tenant: scope.tenant, session: session).connectionLimit != nil
-    }
-
-    private func notePendingWork() {
-        pendingWork.store(true, ordering: .releasing)
-        wake.withLock { $0 }()
-    }
-
-    // MARK: Work of the dispatcher
-
-    struct Work: Sendable {
-        var writes: [(key: Key, holding: Holding)] = []
-        var asks: [Ask] = []
-        var isEmpty: Bool { writes.isEmpty && asks.isEmpty }
-    }
-
-    /// Takes the work of one transaction. Pass it to `settle` or `putBack` afterwards.
-    func takeWork(_ countMax: Int) -> Work {
+    /// Counts the first connections of attempts that begin.
+    func count(_ attempts: [Attempt]) {
         state.withLock { state in
-            var work = Work()
-            for key in state.changed.prefix(countMax) {
-                if let holding = state[key] { work.writes.append((key, holding)) }
-                state.changed.remove(key)
+            for attempt in attempts {
+                _ = state.ledger.beginFirst(Owner(attempt), in: attempt.pool, limit: nil)
             }
-            work.asks = Array(state.asks.prefix(countMax))
-            state.asks.removeFirst(work.asks.count)
-            pendingWork.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
-            return work
         }
     }
 
-    /// Records that the database has committed `work` and granted the connections of `granted`.
-    func settle(_ work: Work, granted: [Key]) {
+    /// Counts the first connection of a held attempt if it may begin. `isUnlimited`: it was held because
+    /// nothing limited it, and goes back if something does by now.
+    func admit(_ attempt: Attempt, isUnlimited: Bool) -> HeldVerdict {
         state.withLock { state in
-            for (key, written) in work.writes {
-                state[key]?.writtenCount = written.count
-                if state[key]?.count == 0, written.count == 0 { state[key] = nil }
+            var limit: Int?
+            switch counting(attempt.scope, attempt.spec.session) {
+            case .nothing: break
+            case .memory(let most) where !isUnlimited: limit = most
+            case .memory, .database, .suspended: return .refused
             }
-            for ask in work.asks where granted.contains(ask.key) {
-                let empty = Holding(session: ask.session)
-                var holding = state[ask.key] ?? empty
-                holding.count += 1
-                holding.writtenCount = holding.writtenCount.map { $0 + 1 }
-                state[ask.key] = holding
-            }
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
+            let isCounted = state.ledger.beginFirst(Owner(attempt), in: attempt.pool, limit: limit)
+            return isCounted ? .begins : .full
         }
     }
 
-    /// Schedules `work` to be written again: whether the database has committed it is unknown.
-    func putBack(_ work: Work) {
+    /// Counts the first connection of an attempt that a claim has leased. Returns `false` if it may not begin
+    /// now.
+    func begins(claimed attempt: Attempt) -> Bool {
         state.withLock { state in
-            for key in work.writes.map(\.key) + work.asks.map(\.key) {
-                if state[key] == nil, let ask = work.asks.first(where: { $0.key == key }) {
-                    state[key] = Holding(session: ask.session)
-                }
-                state[key]?.writtenCount = nil
-                state.changed.insert(key)
+            var limit: Int?
+            switch counting(attempt.scope, attempt.spec.session) {
+            case .nothing: break
+            case .memory(let most): limit = most
+            case .database(let most): limit = most
+            case .suspended: return false
             }
-            hasHoldings.store(!state.isEmpty, ordering: .releasing)
+            return state.ledger.beginFirst(Owner(attempt), in: attempt.pool, limit: limit)
         }
-        pendingWork.store(true, ordering: .releasing)
     }
 
-    /// Asks again later: other transactions held the claim queues.
-    func putBack(asks: [Ask]) {
-        guard !asks.isEmpty else { return }
-        state.withLock { $0.asks.insert(contentsOf: asks, at: 0) }
-        pendingWork.store(true, ordering: .releasing)
+    /// Jobs that may be claimed from a claim queue of limited connections.
+    struct Room: Sendable {
+        /// At most that many.
+        let count: Int
+        /// `true` if the database counts as well.
+        let isCountedByRows: Bool
     }
+
+    /// Returns how many jobs of a scope may be claimed; `nil` if the database alone decides.
+    func room(_ scope: RequestScope, session: String) -> Room? {
+        guard permits.isHeld else { return nil }
+        return state.withLock { state in
+            let used = state.ledger.count(of: ConnectionPool(scope, session: session))
+            return switch counting(scope, session) {
+            case .nothing, .suspended, .database(nil): nil
+            case .memory(let limit): Room(count: max(0, limit - used), isCountedByRows: false)
+            case .database(let limit?): Room(count: max(0, limit - used), isCountedByRows: true)
+            }
+        }
+    }
+
+    /// Returns `true` if a new job of the scope may be held in memory, because this node counts the
+    /// connections and no job of the pool is queued.
+    func mayHold(_ scope: RequestScope, session: String) -> Bool {
+        guard permits.isHeld else { return false }
+        return state.withLock { state in
+            guard case .memory = counting(scope, session) else { return false }
+            return !state.queued.contains(ConnectionPool(scope, session: session))
+        }
+    }
+
+    /// Notes whether jobs of the pool are queued that no node has leased. They precede new jobs and parts.
+    func note(_ pool: ConnectionPool, isQueued: Bool) {
+        state.withLock { state in
+            if isQueued { state.queued.insert(pool) } else { state.queued.remove(pool) }
+        }
+    }
+
+    /// Returns `true` if jobs of the pool are queued that no node has leased.
+    func isQueued(_ pool: ConnectionPool) -> Bool { state.withLock { $0.queued.contains(pool) } }
+
+    /// Returns `true` if the database has to know the begin of the attempt before it counts connections.
+    func isCountedByRow(_ attempt: Attempt) -> Bool {
+        if permits.isHeld, hosts.isEmpty { return false }
+        return isWritten(attempt.scope, attempt.spec.session)
+    }
+
+    /// Ends the lease of all permits: the database has none any more. Answers all owners that wait: their
+    /// rows count.
+    func permitsReturned() {
+        permits.returned()
+        let replies = state.withLock { state in
+            state.ledger.waitingPools.flatMap { state.serve($0, limit: nil) }
+        }
+        for reply in replies { reply(.granted) }
+    }
+
+    // MARK: Limits
+
+    func counting(_ scope: RequestScope, _ session: String) -> Counting {
+        let limit = sessionLimit(scope, session)
+        let isHostLimited = hosts.limit(of: scope) != nil
+        guard limit != nil || isHostLimited else { return .nothing }
+        switch permits.current {
+        case .returning: return .suspended
+        case .absent: return .database(nil)
+        case .held:
+            guard let limit, !isHostLimited else { return .database(limit) }
+            return .memory(limit)
+        }
+    }
+
+    func sessionLimit(_ scope: RequestScope, _ session: String) -> Int? {
+        sessions.current.share(tenant: scope.tenant, session: session).connectionLimit
+    }
+
+    /// Returns `true` if the database has to know of connections of the scope.
+    func isWritten(_ scope: RequestScope, _ session: String) -> Bool {
+        switch counting(scope, session) {
+        case .nothing, .memory: false
+        case .database, .suspended: true
+        }
+    }
+
+    /// Returns why the scope has no connection free.
+    func hold(_ scope: RequestScope, _ session: String) -> HostHold {
+        HostHold(
+            origin: scope.origin,
+            reason: hosts.reason(for: scope, sessionLimit: sessionLimit(scope, session), at: clock.now()))
+    }
+}
+
+extension ConnectionPool {
+    init(_ scope: RequestScope, session: String) {
+        self.init(tenant: scope.tenant, session: session, origin: scope.origin)
+    }
+}
+
+extension Attempt {
+    /// The pool of its first connection.
+    var pool: ConnectionPool { ConnectionPool(tenant: tenant, session: spec.session, origin: origin) }
 }

@@ -1,4 +1,4 @@
-/// What this node knows of hosts, and the connections of its attempts to them. Any thread.
+/// Knowledge of this node about hosts, and the connections of its attempts to them. Any thread.
 final class HostState: Sendable {
     let health = HostHealth()
     let connections: ConnectionRegistry

@@ -4,7 +4,7 @@ extension Statements {
     package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
     package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
     package static let grantConnections = make(
-        "grant_connections", PackageResources.grant_connections_sql, parameters: 6)
+        "grant_connections", PackageResources.grant_connections_sql, parameters: 8)
     package static let keepDecisions = make(
         "keep_decisions", PackageResources.keep_decisions_sql, parameters: 3)
     package static let listHosts = make("list_hosts", PackageResources.list_hosts_sql, parameters: 3)
@@ -22,6 +22,8 @@ extension Statements {
         "lock_waiting_jobs", PackageResources.lock_waiting_jobs_sql, parameters: 2)
     package static let removeOldThroughputs = make(
         "remove_old_throughputs", PackageResources.remove_old_throughputs_sql, parameters: 2)
+    package static let returnPermits = make(
+        "return_permits", PackageResources.return_permits_sql, parameters: 1)
     package static let saveHostLimits = make(
         "save_host_limits", PackageResources.save_host_limits_sql, parameters: 7)
     package static let saveHosts = make("save_hosts", PackageResources.save_hosts_sql, parameters: 6)
@@ -29,6 +31,7 @@ extension Statements {
         "stranded_hosts", PackageResources.stranded_hosts_sql, parameters: 1)
     package static let sweepConnections = make(
         "sweep_connections", PackageResources.sweep_connections_sql, parameters: 1)
+    package static let takePermits = make("take_permits", PackageResources.take_permits_sql, parameters: 2)
     package static let writeConnections = make(
         "write_connections", PackageResources.write_connections_sql, parameters: 7)
 }

@@ -18,7 +18,7 @@ struct JobChange: Sendable {
     /// Seconds until it is due, doubled for each wait for connectivity before.
     var pause: Double?
     /// The job's new error; `nil`: as it is.
-    var errorJSON: [UInt8]?
+    var error: Stored<ErrorRecord>?
     /// Failed attempts; `nil`: as it is.
     var failedAttemptCount: Int32?
     /// The attempt that ended (`AttemptRecord`), or `nil`.
@@ -68,7 +68,7 @@ struct JobChange: Sendable {
     init(lost job: JobID, attempt: Int32, node: NodeID, at now: Timestamp) {
         self.init(.loseNode, job)
         self.attempt = attempt
-        errorJSON = TransferError.attemptLost.json
+        error = .attemptLost
         ended = AttemptRecord.packedLost(number: attempt, node: node, at: now)
     }
 
@@ -151,7 +151,7 @@ extension Parameters {
         parameters.appendArray(.timestamp, changes) { $0.append($1.occurredAt) }
         parameters.appendArray(.timestamp, changes) { $0.append($1.dueAt) }
         parameters.appendArray(.float64, changes) { $0.append(float64: $1.pause) }
-        parameters.appendArray(.text, changes) { $0.append(text: $1.errorJSON) }
+        parameters.appendArray(.text, changes) { $0.append(text: $1.error?.json) }
         parameters.appendArray(.int32, changes) { $0.append(int32: $1.failedAttemptCount) }
         parameters.appendArray(.bytea, changes) { $0.append(bytea: $1.ended) }
         parameters.appendArray(.bool, changes) { $0.append(bool: $1.hasBytes) }

@@ -46,11 +46,14 @@ package struct StoredJob: Sendable {
             node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
             startedAt: rows.instantOrNil(row, 9), finishedAt: isWide ? rows.instantOrNil(row, 20) : nil,
             nextAttemptAt: rows.instantOrNil(row, 10), retryOf: rows.identifierOrNil(row, 13),
-            storedSpec: StoredSpec(rows.bytes(row, 14), of: id, log: log),
-            responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
-            resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
-            body: isWide ? rows.bytesOrNil(row, 23) : nil)
+            storedSpec: StoredSpec(
+                rows.bytes(row, 14), of: id, log: log,
+                endpointAcknowledgement: isWide ? rows.bytesOrNil(row, 34) : nil))
+        record.storedError = rows.bytesOrNil(row, 17).map { Stored(json: $0) }
         if isWide {
+            record.storedResponse = rows.bytesOrNil(row, 21).map { Stored(json: $0) }
+            record.storedResult = rows.bytesOrNil(row, 22).map { Stored(json: $0) }
+            record.body = rows.bytesOrNil(row, 23)
             record.resumeData = rows.textOrNil(row, 24)
             record.questionJSON = rows.bytesOrNil(row, 27)
             record.acknowledgedAt = rows.instantOrNil(row, 28)

@@ -61,7 +61,7 @@ enum JobCommand: Sendable, Equatable {
         return outcome
     }
 
-    /// What `carryOut` has done.
+    /// Result of `carryOut`.
     struct Outcome {
         /// The jobs that were changed, or whose nodes were asked.
         private(set) var changed: Set<JobID> = []

@@ -7,7 +7,8 @@ extension JobCommands {
     /// Payload of the notification that asks a node to return a job that it holds: this text, a colon and the
     /// job's id.
     static let returnNotification = "return"
-    /// How often a job is read that another node holds, and the pause before the next time in milliseconds.
+    /// Maximum number of reads of a job that another node holds, and the pause between two of them in
+    /// milliseconds.
     private static let holderAnswerMax = 50
     private static let holderPause: Int32 = 20
 
@@ -180,7 +181,7 @@ extension QueueState {
         else { return }
         let edit = AttemptEdit(
             attempt: record.attempt, revision: record.revision, spec: job.spec,
-            storedSpec: record.storedSpec, secrets: job.secrets)
+            storedSpec: record.storedSpec, secrets: job.secrets, sealedSecrets: stored.sealedSecrets)
         edits.insert(edit, of: record.id, leases: nodeState.leaseRegistry) {
             // No effect on an attempt that has not begun: it takes the edit from `EditRegistry`.
             signals.attemptRunner?.adopt(edit, of: record.id)

@@ -7,7 +7,7 @@ import Sys
 package final class JobQueries: JobLookup {
     private let reads: ReadPool
     private let nodeState: NodeState
-    private let recentResults: RecentResults
+    let recentResults: RecentResults
     private let context: StoreContext
 
     init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {
@@ -126,7 +126,7 @@ private struct JobListReading: ListReading {
     private let log: DamagedRows
     private var records: [JobRecord] = []
     private var scan = ListScan()
-    /// Where the next turn begins; `nil` before the first turn.
+    /// Identifier below which the next turn begins; `nil` before the first turn.
     private var before: JobID?
     private(set) var value: ListPage<JobRecord, JobKindTag>?
 
@@ -144,7 +144,7 @@ private struct JobListReading: ListReading {
             Statements.listJobs, .query(rest, rowCount: rowCount, isNarrow: false))
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
-            if rows.int64(row, 34) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
+            if rows.int64(row, 35) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
             guard !rows.isNull(row, 1), let stored = StoredJob(rows, row, isWide: true, log) else { continue }
             records.append(stored.record)
         }

@@ -7,7 +7,7 @@ final class NodeLease: Sendable {
     private let seconds: Double
     /// When the last confirmed heartbeat was sent, in monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
-    /// How often the lease had lapsed before a confirmed heartbeat.
+    /// Number of times that the lease had lapsed before a confirmed heartbeat.
     private let lapseCount = Atomic<Int>(0)
 
     init(seconds: Double) { self.seconds = seconds }

@@ -2,7 +2,7 @@ package import Postgres
 
 /// A rule of check_rows.sql that rows break.
 package struct BrokenRule: Sendable, Equatable {
-    /// What holds for rows that keep to the rule.
+    /// Condition that holds for rows that keep to the rule.
     package let rule: String
     package let rowCount: Int64
     /// One of the rows: its identifier, or what was counted and found.

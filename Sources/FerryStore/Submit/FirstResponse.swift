@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// What the first request with an idempotency key created: a schedule, its run, or a bulk operation.
+/// Object that the first request with an idempotency key created: a schedule, its run, or a bulk operation.
 struct FirstResponse {
     fileprivate let identifier: (high: UInt64, low: UInt64)
     /// Time of the request.

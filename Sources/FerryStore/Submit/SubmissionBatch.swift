@@ -5,7 +5,7 @@ import Postgres
 import Synchronization
 import Sys
 
-/// How a job is leased as it is inserted. The raw value is that of submit_jobs.sql.
+/// Way in which a job is leased as it is inserted. The raw value is that of submit_jobs.sql.
 enum SubmissionLease: Int32 {
     case none = 0
     /// The job begins at once.
@@ -20,10 +20,11 @@ struct SubmissionBatch {
     let insertion: JobInsertion
     let now: Timestamp
     private let sessions: SessionSnapshot
-    /// How each job is leased to this node as it is inserted, in the order of the submissions.
+    /// Lease of each job to this node as it is inserted, in the order of the submissions.
     var leases: [[SubmissionLease]]
     private var leaseCount = 0
-    private var heldCount = 0
+    /// The reserved places of held jobs.
+    private var heldPlaces: [HeldAttempts.Place] = []
     /// Number of the node's lease on which `leases` rest; `nil` if no job is leased.
     private let lease: Int?
     /// `true` if the batch is a transaction of its own, and not a part of another one.
@@ -37,7 +38,7 @@ struct SubmissionBatch {
         var results: [Result<Submission.Accepted, StoreError>] = []
         var attempts: [Attempt] = []
         /// Attempts that this node holds until it has a free slot.
-        var held: [(attempt: Attempt, urgency: Timestamp)] = []
+        var held: [(attempt: Attempt, urgency: Timestamp, pool: ConnectionPool)] = []
         var jobCount = 0
         var queued: [NewJob] = []
         /// `true` if a job has a webhook of its own, or a client was asked whether a job may begin.
@@ -69,23 +70,72 @@ struct SubmissionBatch {
         let slots = insertion.context.configuration.slots
         guard lease != nil, let queued = insertion.queueState.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
+        var limited: [(submission: Int, job: Int)] = []
         let stopped = slots.tenantsWithoutLoans
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
             where waitingFor(job) == nil && mayBegin(job) && !stopped.contains(job.tenant) {
-                due.append((index, place))
+                if claimQueueName(of: job).origin.isEmpty {
+                    due.append((index, place))
+                } else if mayHold(job) {
+                    limited.append((index, place))
+                }
             }
         }
         leaseCount = slots.reserve(upTo: min(due.count, slots.freeCount - queued))
         if leaseCount < due.count {
-            let urgencies = due.map {
-                urgency(submissions[$0.submission].jobs[$0.job])
-            }
-            due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
+            due = inOrder(due)
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = .begins }
-        if queued == 0 { hold(due.dropFirst(leaseCount)) }
+        if queued == 0 {
+            hold(due.dropFirst(leaseCount))
+            hold(limited: limited)
+        }
         insertion.nodeState.leaseRegistry.expect(leasedJobs)
+    }
+
+    /// Returns jobs in the order of their urgency.
+    private func inOrder(_ jobs: [(submission: Int, job: Int)]) -> [(submission: Int, job: Int)] {
+        let urgencies = jobs.map { urgency(submissions[$0.submission].jobs[$0.job]) }
+        return jobs.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { jobs[$0] }
+    }
+
+    /// Holds jobs in the memory of this node that only the connections of their sessions limit. They begin
+    /// when one is free. Jobs that find no place are queued, the least urgent ones first.
+    private mutating func hold(limited: [(submission: Int, job: Int)]) {
+        guard !limited.isEmpty else { return }
+        let bySession = Dictionary(grouping: limited) { place(of: $0) }
+        let hasFreeSlots = insertion.context.configuration.slots.freeCount > 0
+        for (place, jobs) in bySession {
+            let count = insertion.queueState.held.reserve(
+                upTo: jobs.count, of: place, hasPeers: false, capacity: 0, hasFreeSlots: hasFreeSlots)
+            let chosen = count < jobs.count ? inOrder(jobs)[..<count] : jobs[...]
+            heldPlaces += repeatElement(place, count: count)
+            for next in chosen { leases[next.submission][next.job] = .held }
+        }
+    }
+
+    private func place(of next: (submission: Int, job: Int)) -> HeldAttempts.Place {
+        HeldAttempts.Place(pool(of: submissions[next.submission].jobs[next.job]))
+    }
+
+    /// Returns the connections that a leased job uses.
+    private func pool(of job: NewJob) -> ConnectionPool {
+        ConnectionPool(
+            tenant: job.tenant, session: job.spec.session, origin: isLimited(job) ? job.origin : "")
+    }
+
+    /// Returns `true` if the job's session has a limit of connections.
+    private func isLimited(_ job: NewJob) -> Bool {
+        sessions.share(tenant: job.tenant, session: job.spec.session).connectionLimit != nil
+    }
+
+    /// Returns `true` if a job under a limit may be held in memory: this node counts connections alone, and
+    /// the request may be repeated. A process that dies cannot tell that it has not been sent.
+    private func mayHold(_ job: NewJob) -> Bool {
+        guard job.spec.isRepeatable(job.spec.request.method) else { return false }
+        let scope = insertion.queueState.scope(of: job)
+        return insertion.hostState.connections.mayHold(scope, session: job.spec.session)
     }
 
     /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their
@@ -95,19 +145,16 @@ struct SubmissionBatch {
             let spec = submissions[next.submission].jobs[next.job].spec
             return spec.isRepeatable(spec.request.method)
         }
-        func owner(_ next: (submission: Int, job: Int)) -> HeldAttempts.Owner {
-            let job = submissions[next.submission].jobs[next.job]
-            return HeldAttempts.Owner(tenant: job.tenant, session: job.spec.session)
-        }
         // A job that cannot be held is queued. It must not wait behind those that are.
-        guard let first = repeatable.first.map(owner), repeatable.count == due.count,
-            repeatable.allSatisfy({ owner($0) == first })
+        guard let first = repeatable.first.map(place), repeatable.count == due.count,
+            repeatable.allSatisfy({ place(of: $0) == first })
         else { return }
-        heldCount = insertion.queueState.held.reserve(
+        let count = insertion.queueState.held.reserve(
             upTo: repeatable.count, of: first,
             hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
-            capacity: insertion.context.configuration.slots.capacity)
-        for next in repeatable.prefix(heldCount) { leases[next.submission][next.job] = .held }
+            capacity: insertion.context.configuration.slots.capacity, hasFreeSlots: false)
+        heldPlaces += repeatElement(first, count: count)
+        for next in repeatable.prefix(count) { leases[next.submission][next.job] = .held }
     }
 
     /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
@@ -128,12 +175,11 @@ struct SubmissionBatch {
             createdAt: now, bytesPerSecond: insertion.hostState.throughputs.bytesPerSecond(job.origin))
     }
 
-    /// Returns `true` if the job may be leased as it is inserted. Suspended jobs may not, nor may those under
-    /// a limit: claims alone count against limits.
+    /// Returns `true` if the job may be leased as it is inserted, as far as limits of connections allow it.
+    /// Suspended jobs may not.
     private func mayBegin(_ job: NewJob) -> Bool {
         !job.spec.startsSuspended && insertion.context.configuration.downloads.admits(job.spec.kind)
             && insertion.context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
-            && claimQueueName(of: job).origin.isEmpty
             && (insertion.hostState.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }
 
@@ -142,19 +188,20 @@ struct SubmissionBatch {
             insertion.queueState.scope(of: job), session: job.spec.session, sessions)
     }
 
-    /// Returns the name of a job's claim queue. A job that `init` has leased is in the wide one of its
-    /// session, even if a limit has become known since.
+    /// Returns the name of a job's claim queue. A limit of its host that has become known since `init` does
+    /// not count for a job that `init` has leased.
     func claimQueueName(submission: Int, place: Int) -> ClaimQueueCache.Name {
         let job = submissions[submission].jobs[place]
         guard leases[submission][place] != .none else { return claimQueueName(of: job) }
-        return ClaimQueueCache.Name(tenant: job.tenant, session: job.spec.session, origin: "")
+        return ClaimQueueCache.Name(
+            tenant: job.tenant, session: job.spec.session, origin: pool(of: job).origin)
     }
 
     /// Gives back what `init` reserved. Called if the commit has failed or has an unknown outcome.
     func abandon() {
         insertion.nodeState.leaseRegistry.dismiss(leasedJobs)
         insertion.context.configuration.slots.release(leaseCount)
-        insertion.queueState.held.unreserve(heldCount)
+        insertion.queueState.held.unreserve(heldPlaces)
     }
 
     /// Inserts the jobs. `epoch` is that of the sessions with which the jobs were read. If sessions have
@@ -196,7 +243,8 @@ struct SubmissionBatch {
                 let unused = zip(submission.jobs, leases[index]).filter { $1 != .none }
                 insertion.nodeState.leaseRegistry.dismiss(unused.map(\.0.id))
                 insertion.context.configuration.slots.release(unused.count { $1 == .begins })
-                insertion.queueState.held.unreserve(unused.count { $1 == .held })
+                insertion.queueState.held.unreserve(
+                    unused.lazy.filter { $1 == .held }.map { HeldAttempts.Place(pool(of: $0.0)) })
                 outcome.results.append(replay)
                 continue
             }
@@ -209,7 +257,7 @@ struct SubmissionBatch {
                 let lease = leases[index][place]
                 switch lease {
                 case .begins: outcome.attempts.append(attempt(of: job))
-                case .held: outcome.held.append((attempt(of: job), urgency(job)))
+                case .held: outcome.held.append((attempt(of: job), urgency(job), pool(of: job)))
                 case .none where job.spec.startsSuspended:
                     if !job.spec.schedule.dependsOn.isEmpty { outcome.hasDependencies = true }
                 case .none:
@@ -244,6 +292,7 @@ struct SubmissionBatch {
         // before or after the commit.
         guard insertion.nodeState.lease.number == lease else {
             insertion.queueState.giveBack(outcome.attempts)
+            insertion.queueState.held.unreserve(outcome.held.lazy.map { HeldAttempts.Place($0.pool) })
             return insertion.queueState.giveBack(submitted: outcome.held.map(\.attempt))
         }
         insertion.queueState.begin(outcome.attempts)
@@ -266,9 +315,8 @@ struct SubmissionBatch {
         Attempt(
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, storedSpec: job.storedSpec, secrets: job.request.secrets,
-            payload: job.request.payload,
-            origin: job.origin, scopePath: insertion.queueState.scope(of: job).path,
-            traceparent: job.traceparent,
+            sealedSecrets: job.sealedSecrets, payload: job.request.payload, origin: job.origin,
+            scopePath: insertion.queueState.scope(of: job).path, traceparent: job.traceparent,
             retryOf: job.retryOf, isCancelRequested: false)
     }
 
@@ -343,8 +391,8 @@ struct SubmissionBatch {
         return begins ? .running : waitingFor(job) != nil ? .waiting : .queued
     }
 
-    /// What a job waits for; `nil` if it may begin now, or is suspended: what is still to come is found out
-    /// when it is resumed.
+    /// Returns the condition for which a job waits; `nil` if it may begin now, or is suspended: the
+    /// conditions still to come are determined when it is resumed.
     func waitingFor(_ job: NewJob) -> WaitingFor? {
         guard !job.spec.startsSuspended else { return nil }
         let schedule = job.spec.schedule
@@ -400,7 +448,7 @@ struct SubmissionBatch {
         }
     }
 
-    /// What the API shows as the reason: a job to be confirmed waits for its begin date first.
+    /// Returns the reason that the API shows: a job to be confirmed waits for its begin date first.
     func shownReason(_ job: NewJob) -> WaitingFor? {
         let waitingFor = waitingFor(job)
         return waitingFor == .confirmation && questions[job.id] == nil ? .beginDate : waitingFor

@@ -104,8 +104,8 @@ package final class SubmissionWriter: SubmissionSink {
     /// Refuses further submissions. Those that were taken are still committed.
     func close() { mailbox.close() }
 
-    /// How long a commit waits at most for the next submissions of clients that have just got a reply, in
-    /// microseconds. A commit costs the database about as much as ten rows.
+    /// Maximum time for which a commit waits for the next submissions of clients that have just got a reply,
+    /// in microseconds. A commit costs the database about as much as ten rows.
     private static let gatherMicroseconds = 600
 
     /// The thread's body. Returns once the mailbox is closed and empty.

@@ -11,7 +11,7 @@ import Sys
 /// `dependency_outbox`. The first node that gets the advisory lock processes these rows, one transaction at a
 /// time; rows that a crash leaves are processed by the next one. A chain of n failures takes n transactions.
 struct Dependents {
-    /// What the dispatcher has to act on after `step`.
+    /// Effects of `step` on which the dispatcher has to act.
     struct Effects {
         var queuedCount = 0
         var nextDue: Timestamp?

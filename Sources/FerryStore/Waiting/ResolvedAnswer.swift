@@ -73,7 +73,7 @@ struct ResolvedAnswer {
     }
 }
 
-/// What observers have to be told after the commit of an answer.
+/// Effects of an answer that are reported to observers after its commit.
 struct WrittenAnswer {
     /// The job, if it has ended.
     let finished: FinishedJob?

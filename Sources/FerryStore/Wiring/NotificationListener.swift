@@ -21,6 +21,7 @@ final class NotificationListener: Sendable {
     private let onSessions: @Sendable () -> Void
     private let onOperations: @Sendable () -> Void
     private let onTenants: @Sendable () -> Void
+    private let onPermits: @Sendable () -> Void
 
     init(
         _ context: StoreContext, _ nodeState: NodeState, _ recentResults: RecentResults,
@@ -29,7 +30,8 @@ final class NotificationListener: Sendable {
         onEdit: @escaping @Sendable (JobID) -> Void, onReturn: @escaping @Sendable (JobID) -> Void,
         onHosts: @escaping @Sendable () -> Void,
         onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
-        onOperations: @escaping @Sendable () -> Void, onTenants: @escaping @Sendable () -> Void
+        onOperations: @escaping @Sendable () -> Void, onTenants: @escaping @Sendable () -> Void,
+        onPermits: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.nodeState = nodeState
@@ -44,6 +46,7 @@ final class NotificationListener: Sendable {
         self.onSessions = onSessions
         self.onOperations = onOperations
         self.onTenants = onTenants
+        self.onPermits = onPermits
     }
 
     func close() {
@@ -96,8 +99,9 @@ final class NotificationListener: Sendable {
     private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions or settings,
-            // `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
+            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings or
+            // permits, `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and
+            // its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -119,6 +123,8 @@ final class NotificationListener: Sendable {
                 onOperations()
             } else if notification.payload == TenantLimitsLoader.notification {
                 onTenants()
+            } else if notification.payload == PermitTransaction.notification {
+                onPermits()
             } else {
                 hasWork = true
             }

@@ -1,4 +1,5 @@
 package import FerryCore
+import FerryScheduler
 import Logging
 package import Postgres
 import Synchronization
@@ -50,8 +51,6 @@ package final class Store: Sendable {
     let nodeState: NodeState
     let hostState: HostState
     let queueState: QueueState
-    let recentResults: RecentResults
-    let insertion: JobInsertion
     /// By role, in the order in which `stop` ends them.
     private struct Threads {
         var submissions: Thread?
@@ -71,6 +70,7 @@ package final class Store: Sendable {
         let nodeState = NodeState(configuration)
         let hostState = HostState(configuration)
         let queueState = QueueState(context, signals, nodeState, hostState)
+        let permits = PermitTransaction(context, signals, nodeState, hostState.connections.permits)
         let recentResults = RecentResults()
         let sessionLoader = SessionLoader(context: context, signals: signals)
         let admission = Admission(
@@ -79,10 +79,16 @@ package final class Store: Sendable {
         let insertion = JobInsertion(queueState, sessionLoader, admission)
         (self.context, self.signals, self.nodeState) = (context, signals, nodeState)
         (self.hostState, self.queueState) = (hostState, queueState)
-        (self.recentResults, self.insertion) = (recentResults, insertion)
         let dispatcher = JobDispatcher(queueState, numbering, recentResults, spool: spool)
         self.dispatcher = dispatcher
-        hostState.connections.connect { dispatcher.send(.wake) }
+        hostState.connections.connect(
+            work: { [weak dispatcher] in dispatcher?.send(.wake) },
+            free: { [weak queueState, weak dispatcher] pool in
+                guard let queueState else { return }
+                queueState.begin(in: pool)
+                let isQueued = queueState.hostState.connections.isQueued(pool)
+                if isQueued { dispatcher?.send(.connectionFree(pool.origin)) }
+            }, isAwaited: { [weak queueState] in queueState?.held.isHeld($0) ?? false })
         queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0)) })
         let submissions = SubmissionWriter(insertion, reconcile: { dispatcher.send(.reconcile) })
         self.submissions = submissions
@@ -132,7 +138,7 @@ package final class Store: Sendable {
         eventTail = EventTail(context, signals)
         heartbeat = Heartbeat(
             context, signals, nodeState, admission, limitsCache, tenantLimitsLoader, sessionLoader,
-            spool: spool, stop: { queueState.stop($0, $1) })
+            permits, spool: spool, stop: { queueState.stop($0, $1) })
         let hosts = HostCoordinator(context, signals, nodeState, hostState.health)
         self.hosts = hosts
         let look: @Sendable () -> Void = { [weak dispatcher] in
@@ -150,7 +156,8 @@ package final class Store: Sendable {
                 hostCommands.adopt()
                 hosts.changed()
             }, onEvents: eventTail.wake, onSessions: { sessions.adopt() },
-            onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() })
+            onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() },
+            onPermits: { permits.noteStart() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -182,6 +189,8 @@ package final class Store: Sendable {
             context.logger.warning(
                 "what the last run was sending comes with its lease", metadata: ["error": "\(error)"])
         }
+        // Before the first claim; else a heartbeat takes them.
+        try heartbeat.settlePermits(database)
         database.close()
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])

@@ -12,7 +12,7 @@ struct DeliveryBacklog {
         let startBefore: Timestamp
     }
 
-    /// What a delivery attempt shows about its receiver.
+    /// Result of a delivery attempt, as it concerns the receiver.
     enum Outcome: Equatable {
         case accepted(duration: Double)
         /// The receiver responds, but did not accept the delivery.

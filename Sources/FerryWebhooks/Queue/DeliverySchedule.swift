@@ -8,8 +8,8 @@ package enum DeliveryResponse: Sendable, Equatable {
     case failure(DeliveryFailure)
 }
 
-/// Why a delivery attempt got no response. The raw values are stored and shown in the API: do not change
-/// them.
+/// Reason for which a delivery attempt got no response. The raw values are stored and shown in the API: do
+/// not change them.
 package enum DeliveryFailure: String, Sendable, CaseIterable {
     case timedOut = "timed_out"
     case hostNotFound = "host_not_found"

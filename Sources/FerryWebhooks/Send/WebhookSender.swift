@@ -38,7 +38,7 @@ package final class WebhookSender: Sendable {
         /// number changes. While it is valid, other nodes do not claim this node's deliveries. Called on the
         /// loop's thread; must not block.
         package var lease: @Sendable () -> Int? = { 1 }
-        /// Where the sender publishes how many new deliveries may be leased to it.
+        /// Number of new deliveries that may be leased to the sender, as published by it.
         package var credits = DeliveryCredits()
         /// Seconds after which the sender claims again even without a wake-up.
         package var pollSeconds = 5.0

@@ -202,7 +202,7 @@ struct OtherNodeTests {
         return NodeID(high: 0x0192_0000_0000_7000, low: 1)
     }
 
-    @Test("what answers at the address must be the node; its trailers and its failures reach the client")
+    @Test("a response of another service is rejected; the node's trailers and failures reach the client")
     func scripted() throws {
         let cluster = try Cluster()
         defer { cluster.remove() }

@@ -19,7 +19,7 @@ struct AttemptsTests {
         fixture.store.state.withLock {
             $0.attempts = [
                 AttemptRecord.packed(
-                    number: 1, node: nil, trace, .failed, errorJSON: error.json, .inverted)
+                    number: 1, node: nil, trace, .failed, error: Stored(error), .inverted)
             ]
         }
         return (fixture, job)

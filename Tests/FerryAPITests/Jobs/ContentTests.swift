@@ -19,8 +19,8 @@ struct ContentTests {
             status: 200, url: "http://a/", headers: [], mimeType: "text/html", suggestedFilename: name,
             expectedContentLength: nil)
         fixture.store.finish(id, .succeeded) {
-            $0.resultJSON = result.json(job: id)
-            $0.responseJSON = response.stored(.inverted)
+            $0.storedResult = Stored(result)
+            $0.storedResponse = Stored(response, .inverted)
             $0.body = body
         }
         return id

@@ -52,7 +52,7 @@ struct FollowTests {
             size: Int64(body.count), sha256: String(repeating: "0a", count: 32), body: body, verified: .length
         )
         fixture.store.finish(id, .succeeded) {
-            $0.resultJSON = result.json(job: id)
+            $0.storedResult = Stored(result)
             $0.body = body
         }
         fixture.waiters.finished([id])

@@ -77,7 +77,7 @@ struct ServerTests {
             let result = TransferResult(
                 location: .managedFile, size: 10, sha256: String(repeating: "00", count: 32),
                 verified: .length)
-            fixture.store.finish(id, .succeeded) { $0.resultJSON = result.json(job: id) }
+            fixture.store.finish(id, .succeeded) { $0.storedResult = Stored(result) }
             fixture.store.state.withLock { $0.files[id] = path }
             let part = try exchange(port, request("GET /v1/jobs/\(id)/content", "Range: bytes=3-5\r\n"))
             #expect(part.hasPrefix("HTTP/1.1 206 ") && part.hasSuffix("\r\n\r\n345"))

@@ -102,8 +102,7 @@ extension MemoryStore: ScheduleStore {
                 let job = JobRecord(
                     id: JobID(high: 7, low: 7), tenant: tenant, state: .queued, waitingFor: nil, revision: 1,
                     attempt: 0, failedAttemptCount: 0, node: nil, createdAt: record.createdAt, startedAt: nil,
-                    finishedAt: nil, nextAttemptAt: nil, retryOf: nil, storedSpec: record.template,
-                    responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
+                    retryOf: nil, storedSpec: record.template)
                 return Created(job, isReplay: false)
             })
     }

@@ -400,8 +400,6 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
 private func record(_ job: NewJob, _ accepted: Submission.Accepted.Job) -> JobRecord {
     JobRecord(
         id: job.id, tenant: job.tenant, state: accepted.state, waitingFor: nil, revision: 1, attempt: 0,
-        failedAttemptCount: 0, node: nil, createdAt: accepted.createdAt, startedAt: nil, finishedAt: nil,
-        nextAttemptAt: nil, retryOf: job.retryOf, storedSpec: job.storedSpec, responseJSON: nil,
-        resultJSON: nil,
-        errorJSON: nil, body: nil)
+        failedAttemptCount: 0, node: nil, createdAt: accepted.createdAt, startedAt: nil,
+        retryOf: job.retryOf, storedSpec: job.storedSpec)
 }

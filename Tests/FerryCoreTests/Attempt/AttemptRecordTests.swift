@@ -41,13 +41,14 @@ struct AttemptRecordTests {
     func roundTrip() throws {
         let plain = TransactionMetrics(fetchStart: 0)
         let packed = AttemptRecord.packed(
-            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed, errorJSON: Array("{}".utf8),
+            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed,
+            error: Stored(json: Array("{}".utf8)),
             .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(read.number == 12 && read.node == Self.node && read.outcome == .failed)
         #expect(read.startedAt == Timestamp(microseconds: 1_795_298_400_000_000))
         #expect(read.finishedAt == Timestamp(microseconds: 1_795_298_400_250_000))
-        #expect(read.errorJSON == Array("{}".utf8) && read.diagnostics?.osError == 111)
+        #expect(read.error?.json == Array("{}".utf8) && read.diagnostics?.osError == 111)
         #expect(read.transactions == [Self.full, plain] && read.omittedTransactionCount == 0)
     }
 
@@ -58,9 +59,9 @@ struct AttemptRecordTests {
         metrics.tls = nil
         metrics.local = .init(address: "127.0.0.1", port: 40_000)
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, Self.trace([metrics]), .succeeded, errorJSON: nil, .inverted)
+            number: 1, node: nil, Self.trace([metrics]), .succeeded, error: nil, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: Self.node))
-        #expect(read.node == Self.node && read.diagnostics == nil && read.errorJSON == nil)
+        #expect(read.node == Self.node && read.diagnostics == nil && read.error == nil)
         #expect(packed.count < 110, "\(packed.count) bytes")
     }
 
@@ -70,13 +71,13 @@ struct AttemptRecordTests {
     func keptBytes(_ total: Int64?) throws {
         let kept = PartialDownload(byteCount: 700_000, total: total)
         let packed = AttemptRecord.packed(
-            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil,
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, error: nil,
             partialDownload: kept, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(
             read.partialDownload == kept && read.transactions == [Self.full] && read.outcome == .suspended)
         let without = AttemptRecord.packed(
-            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, .inverted)
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, error: nil, .inverted)
         #expect(try #require(AttemptRecord(packed: without, node: nil)).partialDownload == nil)
         #expect(without.count < packed.count, "a record without partial bytes has none")
     }
@@ -85,7 +86,7 @@ struct AttemptRecordTests {
     func many() throws {
         let all = (0..<100).map { TransactionMetrics(fetchStart: Int64($0) * 1_000) }
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, Self.trace(all), .succeeded, errorJSON: nil, .inverted)
+            number: 1, node: nil, Self.trace(all), .succeeded, error: nil, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         let half = Limits.transactionCountMax / 2
         #expect(half == 20 && read.transactions == Array(all.prefix(half) + all.suffix(half)))
@@ -95,7 +96,8 @@ struct AttemptRecordTests {
     @Test("damaged bytes never lead to a read beyond their end")
     func damage() {
         let packed = AttemptRecord.packed(
-            number: 3, node: Self.node, Self.trace([Self.full]), .failed, errorJSON: Array("{}".utf8),
+            number: 3, node: Self.node, Self.trace([Self.full]), .failed,
+            error: Stored(json: Array("{}".utf8)),
             .inverted)
         for count in 0..<packed.count {
             #expect(AttemptRecord(packed: Array(packed.prefix(count)), node: nil) != read(packed))
@@ -128,7 +130,7 @@ struct AttemptRecordTests {
         var trace = Self.trace([])
         trace.diagnostics = .init(curlCode: 0, curlMessage: "", osError: 30)
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, trace, .failed, errorJSON: Array("{}".utf8), .inverted)
+            number: 1, node: nil, trace, .failed, error: Stored(json: Array("{}".utf8)), .inverted)
         let answer = try JSON.parse(
             JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
         let diagnostics = try #require(answer["data"]?.array?.first?["diagnostics"])
@@ -142,7 +144,7 @@ struct AttemptRecordTests {
         metrics.moments[.requestStart] = 500_000
         let packed = AttemptRecord.packed(
             number: 1, node: nil, Self.trace([metrics]), .failed,
-            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, .inverted)
+            error: Stored(TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true)), .inverted)
         let answer = try JSON.parse(
             JobAttempts(Self.job(.failed), packed: [packed]).json(showsDiagnostics: true, for: .redacted))
         let attempt = try #require(answer["data"]?.array?.first)
@@ -159,7 +161,7 @@ struct AttemptRecordTests {
         }
     }
 
-    @Test("an attempt shows the request that the job had then, and only who may sees the secrets of its URL")
+    @Test("an attempt shows the request of its time, and the secrets of its URL only to authorized readers")
     func earlierRequest() throws {
         var request = JobSpec.RequestSpec()
         request.method = "PUT"
@@ -183,7 +185,7 @@ struct AttemptRecordTests {
             var trace = Self.trace([])
             trace.transactions = log
             return AttemptRecord.packed(
-                number: 1, node: nil, trace, .failed, errorJSON: nil, final: final, .inverted)
+                number: 1, node: nil, trace, .failed, error: nil, final: final, .inverted)
         }
         let earlier = packed(nil)
         #expect(!String(decoding: earlier, as: UTF8.self).contains("hush"))
@@ -218,7 +220,7 @@ struct AttemptRecordTests {
         attempts.add(.init(number: 8, startedAt: Timestamp(microseconds: 9), transactions: log))
         #expect(attempts.attempts[1].transactions == [Self.full])
         let many = (70..<119).map {
-            AttemptRecord.packed(number: $0, node: nil, Self.trace([]), .released, errorJSON: nil, .inverted)
+            AttemptRecord.packed(number: $0, node: nil, Self.trace([]), .released, error: nil, .inverted)
         }
         #expect(JobAttempts(Self.job(.waiting), packed: many).omittedCount == 69)
         #expect(JobAttempts(Self.job(.waiting), packed: Array(many.prefix(48))).omittedCount == 0)

@@ -40,10 +40,16 @@ struct EventTests {
             failedAttemptCount: 3, node: NodeID(high: 8, low: 8), createdAt: instant(0),
             startedAt: instant(1), finishedAt: state.isTerminal ? instant(90) : nil,
             nextAttemptAt: state.isTerminal ? nil : instant(99), retryOf: nil,
-            storedSpec: StoredSpec(try spec("later").encodeStored(), of: id, log: log),
-            responseJSON: state.isTerminal ? Array(#"{"status":200,"headers":{}}"#.utf8) : nil,
-            resultJSON: state.isTerminal ? Array(#"{"size":7}"#.utf8) : nil,
-            errorJSON: Array(#"{"code":"later"}"#.utf8), body: state.isTerminal ? [1] : nil)
+            storedSpec: StoredSpec(try spec("later").encodeStored(), of: id, log: log))
+        if state.isTerminal {
+            let response = TransferResponse(
+                status: 200, url: "http://a.example/", headers: [], mimeType: nil, suggestedFilename: nil,
+                expectedContentLength: nil)
+            record.storedResponse = Stored(response, .inverted)
+            record.storedResult = Stored(TransferResult(size: 7, sha256: "ab", body: [1], verified: .length))
+            record.body = [1]
+        }
+        record.storedError = error(.timedOut)
         record.specRevision = 5
         if state == .waiting {
             record.questionJSON = JobQuestion(.begin, askedAt: instant(80), timeout: 60).encode(.inverted)
@@ -52,6 +58,10 @@ struct EventTests {
         if state.isTerminal { (record.resumeData, record.acknowledgedAt) = ("later", instant(95)) }
         record.earlierSpecs[2] = StoredSpec(try spec("earlier").encodeStored())
         return record
+    }
+
+    private func error(_ code: TransferError.Code) -> Stored<ErrorRecord> {
+        Stored(TransferError(code, "It failed.", phase: .waiting, isRetryable: true))
     }
 
     private func event(
@@ -68,19 +78,18 @@ struct EventTests {
         arguments: [JobState.running, .queued, .waiting, .suspended, .succeeded, .failed, .cancelled])
     func past(_ now: JobState) throws {
         let record = try later(now, now == .waiting ? .confirmation : nil)
-        var detail = EventDetail(
-            nextAttemptAt: instant(66), errorJSON: Array(#"{"code":"then"}"#.utf8))
+        var detail = EventDetail(nextAttemptAt: instant(66), error: error(.connectionLost))
         detail.startedAt = instant(1)
         detail.questionJSON = question()
         detail.keptAttempt = AttemptRecord.packed(
             number: 1, node: node, AttemptTrace(startedAt: instant(1), finishedAt: instant(2)), .failed,
-            errorJSON: nil, partialDownload: PartialDownload(byteCount: 5, total: 10), .inverted)
+            error: nil, partialDownload: PartialDownload(byteCount: 5, total: 10), .inverted)
         let asked = try JSON.parse(
             event(.jobChallenge, revision: 2, .waiting, .challenge, detail).jobJSON(record))
         #expect(asked["state"]?.string == "waiting" && asked["waiting_for"]?.string == "challenge")
         #expect(asked["revision"]?.integer == 2 && asked["attempt"]?.integer == 2 && asked["node"] == .null)
         #expect(asked["question"]?["kind"]?.string == "challenge")
-        #expect(asked["error"]?["code"]?.string == "then")
+        #expect(asked["error"]?["code"]?.string == "connection_lost")
         #expect(asked["next_attempt_at"]?.string == "1970-01-01T00:01:06.000000Z")
         #expect(asked["progress"]?["bytes_received"]?.integer == 5)
         #expect(asked["metadata"]?["step"]?.string == "earlier")
@@ -100,12 +109,12 @@ struct EventTests {
     @Test("the end of a job shows its last attempt, and the acknowledgement only in its own event")
     func end() throws {
         let record = try later(.failed)
-        let error = EventDetail(errorJSON: Array(#"{"code":"then"}"#.utf8))
+        let detail = EventDetail(error: error(.connectionLost))
         let attempt = try JSON.parse(
-            event(.jobAttemptFailed, revision: 8, .failed, nil, error).jobJSON(record))
+            event(.jobAttemptFailed, revision: 8, .failed, nil, detail).jobJSON(record))
         let failed = try JSON.parse(event(.jobFailed, revision: 8, .failed).jobJSON(record))
-        #expect(attempt["error"]?["code"]?.string == "then")
-        #expect(failed["error"]?["code"]?.string == "later" && failed["result"]?["size"]?.integer == 7)
+        #expect(attempt["error"]?["code"]?.string == "connection_lost")
+        #expect(failed["error"]?["code"]?.string == "timed_out" && failed["result"]?["size"]?.integer == 7)
         let acknowledged = try JSON.parse(event(.jobAcknowledged, revision: 9, .failed).jobJSON(record))
         #expect(failed["acknowledged_at"] == .null && acknowledged["acknowledged_at"]?.string != nil)
     }
@@ -113,11 +122,10 @@ struct EventTests {
     @Test("an acknowledgement that an endpoint asks for is shown since the end of the job")
     func endpointAcknowledgement() throws {
         var record = try later(.succeeded)
-        var spec = try spec("later")
         var rules = AcknowledgementRules()
         rules.endpoint = WebhookID(high: 1, low: 1)
-        spec.acknowledgement = rules
-        record.storedSpec = StoredSpec(spec.encodeStored())
+        record.storedSpec = StoredSpec(
+            try spec("later").encodeStored(), endpointAcknowledgement: rules.encode())
         let started = try JSON.parse(event(.jobStarted, revision: 5, .running).jobJSON(record))
         let succeeded = try JSON.parse(event(.jobSucceeded, revision: 8, .succeeded).jobJSON(record))
         #expect(started["acknowledgement"] == .null)
@@ -153,7 +161,8 @@ struct EventDetailTests {
         detail.startedAt = number().map { Timestamp(microseconds: $0) }
         detail.nextAttemptAt = number().map { Timestamp(microseconds: $0) }
         detail.offset = number()
-        (detail.errorJSON, detail.questionJSON, detail.keptAttempt) = (bytes(), bytes(), bytes())
+        detail.error = bytes().map { Stored(json: $0) }
+        (detail.questionJSON, detail.keptAttempt) = (bytes(), bytes())
         return detail
     }
 
@@ -171,7 +180,7 @@ struct EventDetailTests {
 
     @Test("unknown fields with a length are skipped, others are damage")
     func unknown() throws {
-        let known = EventDetail(errorJSON: [7])
+        let known = EventDetail(error: Stored(json: [7]))
         #expect(try EventDetail(packed: [200, 0, 0, 0, 2, 1, 1] + known.packed) == known)
         #expect(throws: PackedReader.Damage.self) { try EventDetail(packed: [15, 1] + known.packed) }
     }

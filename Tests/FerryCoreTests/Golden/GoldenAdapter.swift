@@ -148,7 +148,7 @@ enum GoldenAdapter {
                     ("ask \(String(decoding: next.encode(.plain), as: UTF8.self))", draft)
                 case .cancel(let draft): ("cancel", draft)
                 case .fail(let error, let draft):
-                    ("fail \(String(decoding: error.json, as: UTF8.self))", draft)
+                    ("fail \(String(decoding: Stored(error).json, as: UTF8.self))", draft)
                 }
             return try [
                 .init("resolution", .string(name)), .init("stored", json(after.spec.encodeStored())),

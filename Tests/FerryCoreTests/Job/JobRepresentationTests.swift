@@ -10,10 +10,7 @@ struct JobRepresentationTests {
             id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: nil, revision: 3,
             attempt: 1,
             failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
-            finishedAt: nil,
-            nextAttemptAt: nil, retryOf: nil, storedSpec: StoredSpec(job.spec.encode()), responseJSON: nil,
-            resultJSON: nil,
-            errorJSON: nil, body: nil)
+            retryOf: nil, storedSpec: StoredSpec(job.spec.encode()))
         change(&record)
         return record
     }
@@ -43,7 +40,8 @@ struct JobRepresentationTests {
             record(.waiting) {
                 $0.waitingFor = .retry
                 $0.nextAttemptAt = Timestamp(microseconds: 5_000_000)
-                $0.errorJSON = TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json
+                $0.storedError = Stored(
+                    TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true))
             })
         #expect(job["waiting_reason"]?["code"] == .string("retry_backoff"))
         #expect(job["waiting_reason"]?["detail"]?.string?.contains("timed_out") == true)
@@ -133,7 +131,7 @@ struct JobRepresentationTests {
             size: 3, sha256: "ab", body: [0xFF], verified: .length)
         let job = try shown(
             record(.succeeded) {
-                $0.resultJSON = result.json(job: id)
+                $0.storedResult = Stored(result)
                 $0.body = result.body
             })
         #expect(job["result"]?["content_url"] == .string("/v1/jobs/\(id)/content"))
@@ -142,12 +140,12 @@ struct JobRepresentationTests {
         #expect(job["progress"]?["fraction_completed"]?.double == 1)
         let upload = TransferResult(
             size: 3, sha256: "ab", verified: .length)
-        #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
+        let sent = try shown(record(.succeeded) { $0.storedResult = Stored(upload) })
+        #expect(sent["result"]?["content_url"] == .null)
     }
 
     @Test("the final progress of a job contains the bytes that it sent", arguments: JobKind.allCases)
     func sent(_ kind: JobKind) throws {
-        let id = JobID(high: 1, low: 2)
         var result = TransferResult(
             location: .namedFile(path: "a"), size: 3, sha256: "ab", verified: .length)
         result.file = FileIdentity(inode: 1, modified: 2)
@@ -155,16 +153,15 @@ struct JobRepresentationTests {
         let spec = try decode(
             #"{"kind":"\#(kind.rawValue)","request":{"url":"https://a.example/"}\#(source)}"#
         ).spec
-        let finished = { (stored: [UInt8]) in
-            try self.shown(
+        let finished = { (bytesSent: Int64) in
+            result.bytesSent = bytesSent
+            return try self.shown(
                 self.record(.succeeded) {
-                    // As in finish_jobs.sql.
-                    $0.storedSpec = StoredSpec(
-                        Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst())
-                    $0.resultJSON = stored
+                    $0.storedSpec = StoredSpec(spec.encodeStored())
+                    $0.storedResult = Stored(json: Stored(result).json)
                 })
         }
-        let job = try finished(result.json(job: id, bytesSent: 500))
+        let job = try finished(500)
         #expect(job["progress"]?["bytes_sent"] == .integer(500))
         #expect(job["progress"]?["bytes_expected_to_send"] == .integer(500))
         #expect(job["progress"]?["bytes_received"] == .integer(kind == .upload ? 0 : 3))
@@ -172,8 +169,7 @@ struct JobRepresentationTests {
             job["result"]?.members?.map(\.name) == [
                 "path", "size", "sha256", "verified", "content_url", "body",
             ])
-        // A result of an older version, or without sent bytes.
-        let silent = try finished(result.json(job: id))
+        let silent = try finished(0)
         #expect(silent["progress"]?["bytes_sent"] == .integer(kind == .upload ? 3 : 0))
         #expect(silent["result"] == job["result"])
     }
@@ -186,7 +182,8 @@ struct JobRepresentationTests {
                 .init("Via", "1"), .init("via", "2"), .init("Set-Cookie", "a"), .init("set-cookie", "b"),
             ],
             mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
-        let json = try JSON.parse(SealedDocument.whole(response.stored(.inverted), .inverted))
+        let stored = Stored<TransferResponse>(json: Stored(response, .inverted).json)
+        let json = try shownResponse(stored, for: .full(.inverted))
         #expect(json["headers"] == .object([.init("Via", "1, 2")]))
         let lines = json["header_fields"]?.array?.map {
             "\($0["name"]?.string ?? "?")=\($0["value"]?.string ?? "?")"

@@ -5,12 +5,13 @@ import Testing
 @Suite("Waiting reasons")
 struct WaitingReasonTests {
     private func record(_ state: JobState, _ waitingFor: WaitingFor? = nil) -> JobRecord {
-        JobRecord(
+        var record = JobRecord(
             id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: waitingFor, revision: 3,
             attempt: 1, failedAttemptCount: 1, node: nil, createdAt: Timestamp(microseconds: 0),
-            startedAt: nil, finishedAt: nil, nextAttemptAt: Timestamp(microseconds: 9), retryOf: nil,
-            storedSpec: StoredSpec([]), responseJSON: nil, resultJSON: nil,
-            errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, body: nil)
+            startedAt: nil, nextAttemptAt: Timestamp(microseconds: 9), retryOf: nil,
+            storedSpec: StoredSpec([]))
+        record.storedError = Stored(TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true))
+        return record
     }
 
     @Test(
@@ -40,7 +41,7 @@ struct WaitingReasonTests {
         ])
     func disk(_ code: TransferError.Code, _ expected: WaitingReason.Code) {
         var job = record(.waiting, .retry)
-        job.errorJSON = TransferError(code, "No.", phase: .finishing, isRetryable: true).json
+        job.storedError = Stored(TransferError(code, "No.", phase: .finishing, isRetryable: true))
         let reason = WaitingReason(job, queue: .init())
         #expect(reason?.code == expected && reason?.nextCheckAt == Timestamp(microseconds: 9))
     }
@@ -51,7 +52,7 @@ struct WaitingReasonTests {
         let error = TransferError(
             .unacceptableStatus, "The server redirected and asked to wait 600 s.", phase: .waiting,
             isRetryable: true)
-        job.errorJSON = error.json(heldBy: .redirectDelay)
+        job.storedError = Stored(error, heldBy: .redirectDelay)
         let reason = WaitingReason(job, queue: .init())
         #expect(reason?.code == .redirectDelay && reason?.nextCheckAt == Timestamp(microseconds: 9))
         #expect(reason?.detail.contains("redirected") == true && reason?.detail.contains("failed") == false)

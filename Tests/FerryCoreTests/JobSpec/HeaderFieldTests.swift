@@ -143,10 +143,10 @@ struct HeaderFieldTests {
             status: 200, url: "http://a/",
             headers: [.init("ETag", #""\\"}"#), .init("X-Token", "t"), .init("Via", "")],
             mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
-        let stored = response.stored(.inverted)
-        #expect(!String(decoding: stored, as: UTF8.self).contains("header_fields"))
+        let stored = Stored(response, .inverted)
+        #expect(!String(decoding: stored.json, as: UTF8.self).contains("header_fields"))
         let fields = try [Disclosure.full(.inverted), .redacted].map {
-            try JSON.parse(TransferResponse.shown(stored, for: $0))["header_fields"]?.array?
+            try shownResponse(Stored(json: stored.json), for: $0)["header_fields"]?.array?
                 .map { $0["value"] }
         }
         let hidden = JSON.object([.init("set", .bool(true))])

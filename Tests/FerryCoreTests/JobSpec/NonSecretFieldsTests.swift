@@ -52,31 +52,36 @@ struct NonSecretFieldsTests {
                 Issue.record("it was encrypted")
                 return $0
             }, open: { _ in nil })
-        let stored = response([.init("Content-Type", "text/plain"), .init("ETag", "\"x\"")]).stored(seal)
-        #expect(String(decoding: stored, as: UTF8.self).hasPrefix(#"{"sealed":null,"status":200,"#))
-        #expect(SealedDocument.whole(stored, seal) == SealedDocument.shown(stored))
+        let plain = response([.init("Content-Type", "text/plain"), .init("ETag", "\"x\"")])
+        let stored = Stored<TransferResponse>(json: Stored(plain, seal).json)
+        #expect(String(decoding: stored.json, as: UTF8.self).hasPrefix(#"{"status":200,"#))
+        #expect(try stored.read() == plain && stored.read(opening: seal) == plain)
     }
 
     @Test("other fields of a response are encrypted and restored in order")
     func sealed() throws {
-        let stored = response(
-            [.init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"), .init("ETag", "\"x\"")],
-            Self.signed
-        ).stored(.inverted)
-        #expect(!String(decoding: stored, as: UTF8.self).contains("hush"))
-        let shown = try JSON.parse(try #require(SealedDocument.shown(stored)))
+        let sealed = Stored(
+            response(
+                [
+                    .init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"),
+                    .init("ETag", "\"x\""),
+                ],
+                Self.signed), .inverted)
+        let stored = Stored<TransferResponse>(json: sealed.json)
+        #expect(!String(decoding: stored.json, as: UTF8.self).contains("hush"))
+        let shown = try shownResponse(stored)
         #expect(shown["url"]?.string == "https://s.example/f?X-Amz-Signature=***")
         #expect(shown["headers"]?.members?.map(\.name) == ["Content-Type", "ETag"])
         #expect(shown["header_fields"]?.array?[1]["value"] == .object([.init("set", .bool(true))]))
         #expect(shown["sealed"] == nil)
-        let whole = try JSON.parse(SealedDocument.whole(stored, .inverted))
+        let whole = try shownResponse(stored, for: .full(.inverted))
         #expect(whole["url"]?.string == Self.signed && whole["sealed"] == nil)
         #expect(whole["header_fields"]?.array?[1]["value"]?.string == "s=hush")
         #expect(
             whole["header_fields"]?.array?.map { $0["name"]?.string }
                 == ["Content-Type", "Set-Cookie", "ETag"])
         let other = SecretSeal(seal: { $0 }, open: { _ in nil })
-        #expect(try JSON.parse(SealedDocument.whole(stored, other)) == shown)
+        #expect(try shownResponse(stored, for: .full(other)) == shown)
     }
 
     @Test("a spec's URLs and fields are encrypted in the stored form and missing without the key")
@@ -143,7 +148,7 @@ struct NonSecretFieldsTests {
         let trace = AttemptTrace(
             startedAt: Timestamp(microseconds: 0), finishedAt: Timestamp(microseconds: 1), transactions: log)
         let packed = AttemptRecord.packed(
-            number: 1, node: nil, trace, .succeeded, errorJSON: nil, .inverted)
+            number: 1, node: nil, trace, .succeeded, error: nil, .inverted)
         #expect(!String(decoding: packed, as: UTF8.self).contains("hush"))
         let job = JobAttempts.Job(
             state: .succeeded, attempt: 1, node: nil, startedAt: nil,

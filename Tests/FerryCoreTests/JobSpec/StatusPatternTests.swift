@@ -22,7 +22,7 @@ struct StatusPatternTests {
     }
 
     @Test(
-        "what is no status is 422 with the pointer of the element",
+        "an invalid status is rejected with the pointer of the element",
         arguments: [
             "99", "600", "-408", "408.5", "1e300", "\"600\"", "\"4x8\"", "\"40\"", "\"4080\"", "\"5XX\"",
             "\"\"", "null", "true", "[408]", "{}",

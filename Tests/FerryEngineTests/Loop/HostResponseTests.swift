@@ -6,7 +6,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// What the end of an attempt reports about hosts.
+/// Reports about hosts that the end of an attempt leads to.
 @Suite struct HostResponseTests {
     private static func with(_ body: (Fixture) throws -> Void) throws {
         let fixture = try Fixture()

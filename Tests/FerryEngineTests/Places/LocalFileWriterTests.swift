@@ -10,7 +10,7 @@ import Testing
 
 /// A large body on its way to its file: on a disk that runs full meanwhile, or of an attempt that ends early.
 @Suite struct LocalFileWriterTests {
-    /// Where it goes, and its digest once that is behind the writer.
+    /// Files of a test: a destination, and the digest of its bytes once they have been written.
     private final class Setting {
         let place: StorageDirectory
         let destination: Destination

@@ -6,7 +6,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// What every `ByteSource` may do to the body that is read from it.
+/// Bodies read from a `ByteSource`, in each order of events that it allows.
 @Suite struct BodyReaderTests {
     /// Bytes that come one portion at a time, as from another server.
     private final class Portions: ByteSource {
@@ -47,7 +47,9 @@ import Testing
             }
         }
 
-        func whenReadable(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.waiting = Callback(body) } }
+        func whenReadable(_ body: @escaping @Sendable () -> Void) {
+            state.withLock { $0.waiting = Callback(body) }
+        }
         func checkUnchanged() throws(TransferError) {}
     }
 

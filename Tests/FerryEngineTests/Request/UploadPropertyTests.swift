@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    /// What the server has got.
+    /// Requests and bodies that the server has received.
     private final class Book: Sendable {
         let faults = Mutex<[Fault]>([])
         /// Bodies that came whole, by path.

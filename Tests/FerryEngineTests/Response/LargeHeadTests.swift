@@ -6,7 +6,7 @@ import Testing
 
 /// Response heads beyond the bounds of Ferry and of libcurl.
 @Suite("Large response heads", .serialized, .onOwnThread) struct LargeHeadTests {
-    /// What a server sends in pieces, and where the excess is.
+    /// Head that a server sends in pieces, and the place of its excess.
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
         let pieces: [String]

@@ -48,7 +48,7 @@ import Testing
 
     // MARK: Laws
 
-    /// What a server says of the file of a response.
+    /// Validators of the file in a response.
     private static let marks: [[(String, String)]] = [
         [], [("ETag", "\"one\"")], [("ETag", "\"two\"")], [("ETag", "W/\"one\"")], [("ETag", "one")],
         [("ETag", "\"one\""), ("ETag", "\"one\"")], [("Last-Modified", date)],
@@ -448,7 +448,7 @@ import Testing
         if case .askForURL = acted { Issue.record("the POST before would be sent again") }
     }
 
-    /// What jobs say about a status: nothing, that they accept it, that they retry it.
+    /// Settings of jobs about a status: none, accepted, retried.
     private static let changes: [@Sendable (inout JobSpec, Int) -> Void] = [
         { _, _ in }, { $0.accept.status = ["\($1)"] }, { $0.retry.statuses = ["\($1)"] },
     ]

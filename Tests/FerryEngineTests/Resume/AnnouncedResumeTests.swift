@@ -9,7 +9,7 @@ import Testing
 private let bytes = patternBytes(4 << 20, seed: 31)
 private let wrong = Array("another file".utf8)
 
-/// What servers announce, in a field of its own each.
+/// Field in which a server announces a property of its file.
 private enum Field: CaseIterable {
     case contentMD5, contentDigest, amazon, google, reprDigest
 
@@ -32,9 +32,9 @@ private enum Field: CaseIterable {
     }
 }
 
-/// What the server announces of a file holds also when the file comes in several answers.
+/// Announced properties of a file hold also when the file comes in several answers.
 @Suite(.serialized, .onOwnThread) struct AnnouncedResumeTests {
-    /// Which answers announce something.
+    /// Answers that announce a property.
     private enum Speaker { case all, whole, parts }
 
     private final class Phase: Sendable {

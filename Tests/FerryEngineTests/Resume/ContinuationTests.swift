@@ -123,7 +123,7 @@ private let dates = [
         }
     }
 
-    /// What the server does after its first answer was cut.
+    /// Behavior of the server after its first answer was cut.
     enum Oddity: CaseIterable {
         case early, earlyOther, ignoresCondition, exactLength, weak, gzip, date, star, otherTotal, silentTag
     }

@@ -14,7 +14,7 @@ import Testing
         .tlsFailed, .certificateInvalid, .connectionLost, .incompleteBody, .timedOut,
     ]
 
-    /// How the first answer to a path ends; later ones have a length.
+    /// End of the first answer to a path; later answers have a length.
     enum Shape: String, CaseIterable, Sendable { case counted, untilEnd }
 
     /// An answer in five records, so that some of a body are whole when the next one is not.

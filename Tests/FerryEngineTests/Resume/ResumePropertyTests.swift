@@ -8,10 +8,10 @@ import Testing
 /// A response that is cut after every single byte, and a server that then resumes correctly, changes its
 /// file, or lies: in the end there is the exact file or an error, never a mixture.
 @Suite(.serialized, .onOwnThread) struct ResumePropertyTests {
-    /// How the first answer says what it is.
+    /// Validator and framing of the first answer.
     enum Shape: String, CaseIterable { case tagged, dated, chunked, weak, bare }
 
-    /// What the server does once it has been cut off.
+    /// Behavior of the server after the first answer was cut off.
     enum Sequel: String, CaseIterable {
         case honest, ignoresRange, changed, changedUnderItsTag, changedWithoutSaying, early, late, otherTotal
         case multipart, unsatisfiable, untagged, coded, tooLong, tooShort, wrongLength, unreadable, cutAgain
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    /// What the file must be in the end.
+    /// Returns the bytes that the file must have in the end.
     private static func expected(_ sequel: Sequel) -> [UInt8] {
         [.changed, .changedUnderItsTag, .changedWithoutSaying].contains(sequel) ? new : old
     }

@@ -66,7 +66,7 @@ private let dates = [
         #expect((result.success?.resumedAtOffset ?? 0 > 0) == (status == 206))
     }
 
-    /// How the answer to a range names its type: it need not repeat it (RFC 9110 §15.3.7).
+    /// Media type in the answer to a range, which need not repeat it (RFC 9110 §15.3.7).
     enum Naming: CaseIterable { case repeated, leftOut }
 
     @Test(
@@ -100,7 +100,7 @@ private let dates = [
         }
     }
 
-    /// What is different about a server that knows its file by a date.
+    /// Answer of a server that identifies its file by a date.
     enum Dated: CaseIterable { case leftOut, repeated, otherDate, otherTotal, tagged, renewed }
 
     @Test(

@@ -10,7 +10,7 @@ private let bytes = patternBytes(4 << 20, seed: 21)
 private let others = patternBytes(4 << 20, seed: 22)
 private let modified = "Sun, 06 Nov 1994 08:49:37 GMT"
 
-/// How a server says which file it has.
+/// Mark by which a server identifies its file.
 private enum Mark: CaseIterable {
     case nothing, weakTag, otherTag, otherDate, tag, date
 

@@ -34,7 +34,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         #expect(isSame)
     }
 
-    /// How a first source fails.
+    /// Fault of a first source.
     enum Fault: CaseIterable {
         case closed, notFound, unavailable, gone, cut, wrongSize
     }

@@ -12,7 +12,7 @@ import Testing
     private static let bytes = patternBytes((2 << 20) + 12_345, seed: seed)
     private static let other = patternBytes((2 << 20) + 12_345, seed: seed + 1)
 
-    /// What is wrong with one answer as a whole.
+    /// Fault of one answer as a whole.
     enum Lie: String, CaseIterable, Sendable {
         /// Another range than was asked for, and says so.
         case exchanged

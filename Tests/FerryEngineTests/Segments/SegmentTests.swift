@@ -120,7 +120,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    /// What makes a server unfit for parts.
+    /// Property that makes a server unfit for parts.
     enum Unfit: CaseIterable {
         case ignoresRanges, noTag, weakTag, encoded, chunked, noTotal
     }
@@ -163,7 +163,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    /// How a server misunderstands or betrays a range.
+    /// Wrong answer of a server to a range.
     enum Lie: CaseIterable {
         case shiftedStart, otherTotal, longerRange, whole, otherTag, multipart, nothing
     }

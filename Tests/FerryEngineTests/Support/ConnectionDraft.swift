@@ -2,7 +2,7 @@ import FerryCore
 import FerryEngine
 import TestSupport
 
-/// What tests of connections vary about a job.
+/// Properties of a job that tests of connections vary.
 extension Draft {
     mutating func connect(_ change: (inout ConnectionRules, inout ConnectionSecrets) -> Void) {
         var rules = spec.request.connection ?? ConnectionRules()

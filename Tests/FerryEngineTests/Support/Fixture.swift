@@ -166,13 +166,14 @@ final class Fixture: Sendable {
     ) -> JobID {
         let id: JobID = ids.make()
         let now = SystemClock().now()
-        jobs.add(
-            JobRecord(
-                id: id, tenant: tenant, state: state, waitingFor: nil, revision: 2, attempt: 1,
-                failedAttemptCount: 0, node: node, createdAt: now, startedAt: now, finishedAt: now,
-                nextAttemptAt: nil, retryOf: nil, storedSpec: StoredSpec([]),
-                responseJSON: response?.stored(.inverted),
-                resultJSON: result.json(job: id), errorJSON: nil, body: result.body))
+        var record = JobRecord(
+            id: id, tenant: tenant, state: state, waitingFor: nil, revision: 2, attempt: 1,
+            failedAttemptCount: 0, node: node, createdAt: now, startedAt: now, finishedAt: now, retryOf: nil,
+            storedSpec: StoredSpec([]))
+        record.storedResponse = response.map { Stored($0, .inverted) }
+        record.storedResult = Stored(result)
+        record.body = result.body
+        jobs.add(record)
         return id
     }
 
@@ -195,7 +196,7 @@ final class Fixture: Sendable {
     }
 }
 
-/// What a test varies about a job.
+/// Properties of a job that tests vary.
 struct Draft {
     var spec: JobSpec
     var secrets = JobSecrets()

@@ -19,7 +19,7 @@ struct PropertyRun {
     }
 
     let fixture: Fixture
-    /// What a failure prints, so that it can be repeated.
+    /// Seed that a failure prints, so that it can be repeated.
     let seed: UInt64
     /// Of the whole body.
     let byteCount: Int
@@ -27,12 +27,13 @@ struct PropertyRun {
     var atOnce = 200
     /// Seconds that a request waits for a server that does not respond.
     var stallSeconds = 0.2
-    /// How long all others wait: the connection that they use again may be one on which a server has fallen
-    /// silent after a whole answer, or what another attempt was to meet is left for them.
+    /// Silence after which all others give up, in seconds: the connection that they use again may be one on
+    /// which a server has fallen silent after a whole answer, or the fault for another attempt is left for
+    /// them.
     var silenceSeconds = 5.0
     /// Sees the result of every attempt.
     var inspect: @Sendable (AttemptResult) -> Void = { _ in }
-    /// What the jobs are.
+    /// Sets the properties of the job of a case.
     let make: @Sendable (Case, inout Draft) -> Void
 
     /// The cases that failed, with their errors; the others have succeeded.
@@ -92,7 +93,7 @@ struct PropertyRun {
     }
 }
 
-/// What happens to the bytes of an answer, at one place of it.
+/// Fault in the bytes of an answer, at one place of it.
 enum WireFault: String, CaseIterable, Sendable {
     /// The connection ends there.
     case cut
@@ -126,11 +127,11 @@ enum WireFault: String, CaseIterable, Sendable {
     }
 }
 
-/// How often something was asked for.
+/// Counter of requests by name.
 final class Tally: Sendable {
     private let counts = Mutex<[String: Int]>([:])
 
-    /// How often it was before.
+    /// Counts `name` and returns its count before.
     func next(_ name: String) -> Int {
         counts.withLock { counts in
             defer { counts[name, default: 0] += 1 }

@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// Where a session's header fields go.
+/// Requests that get the header fields of a session.
 @Suite("Origins of additional headers", .serialized, .onOwnThread) struct AdditionalHeadersTests {
     /// Responds to each request with the fields that it carried, and to `/to/…` with a redirect there.
     private static func echo(_ target: @escaping @Sendable () -> String = { "" }) throws -> ScriptedOrigin {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// What an attempt leaves about the requests that libcurl makes by itself.
+/// Transactions of an attempt for the requests that libcurl makes by itself.
 @Suite(.serialized, .onOwnThread) struct ChallengeTransactionTests {
     private func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         TransactionTests.unpacked(try #require(result?.trace).transactions)

@@ -11,7 +11,7 @@ private let bytes = patternBytes(1_000_000, seed: 71)
 
 /// Edits of a job while its attempt runs.
 @Suite(.serialized, .onOwnThread) struct EditTests {
-    /// What an origin does once, at a moment that the test chooses.
+    /// Action of an origin that happens once, at a moment that the test chooses.
     private final class Moment: Sendable {
         private let body = Mutex<Callback?>(nil)
 

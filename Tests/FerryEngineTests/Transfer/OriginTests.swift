@@ -131,7 +131,7 @@ import Testing
         #expect(error.code == .hostNotFound && error.phase == .resolving && error.isRetryable)
     }
 
-    /// Where a server drips: at its head's lines, or its body's bytes.
+    /// Place at which a server drips: at its head's lines, or its body's bytes.
     enum Place: CaseIterable { case head, body }
 
     /// Sends a piece every 100 ms, so many or until the other end leaves; a body of as many bytes is then

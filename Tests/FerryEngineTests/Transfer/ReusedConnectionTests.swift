@@ -124,7 +124,7 @@ import Testing
 
     }
 
-    /// What does not depend on the connection.
+    /// Returns the properties of a result that do not depend on the connection.
     private static func summary(_ result: AttemptResult?) -> String {
         guard let result else { return "no result" }
         let end = result.success.map { "\($0.size) \($0.sha256)" } ?? result.failure.map { "\($0)" } ?? "?"
@@ -230,7 +230,7 @@ import Testing
         }
     }
 
-    /// How each ends on a connection of its own.
+    /// Returns the summary of each exchange on a connection of its own.
     private static func alone(
         _ exchanges: [BufferedRequest], _ run: (BufferedRequest) -> (summary: String, connection: Int)
     ) -> [BufferedRequest: String] {

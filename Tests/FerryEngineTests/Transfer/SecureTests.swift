@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    /// What a server says to a handshake before it hangs up, and what is made of it.
+    /// Answers of a server to a handshake before it hangs up, and the expected interpretation.
     private static let refusals: [(said: [UInt8], isRefusal: Bool, word: String)] = [
         (Array("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".utf8), true, "does not speak TLS"),
         (Array("220 smtp.example ESMTP\r\n".utf8), true, "does not speak TLS"),

@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What an attempt leaves about requests over TLS, through proxies, and with coded bodies.
+/// Transactions of an attempt over TLS, through proxies, and with coded bodies.
 @Suite(.serialized, .onOwnThread) struct SecureTransactionTests {
     private static func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         TransactionTests.unpacked(try #require(result?.trace).transactions)

@@ -6,7 +6,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What an attempt leaves about each of its requests.
+/// Transactions of an attempt, one for each of its requests.
 @Suite(.serialized, .onOwnThread) struct TransactionTests {
     private static func transactions(_ result: AttemptResult?) throws -> [TransactionMetrics] {
         let trace = try #require(result?.trace)
@@ -17,7 +17,7 @@ import Testing
     static func unpacked(_ log: TransactionLog) -> [TransactionMetrics] {
         let time = Timestamp(microseconds: 0)
         let trace = AttemptTrace(startedAt: time, finishedAt: time, transactions: log)
-        let packed = AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, errorJSON: nil, .inverted)
+        let packed = AttemptRecord.packed(number: 1, node: nil, trace, .succeeded, error: nil, .inverted)
         return AttemptRecord(packed: packed, node: nil)?.transactions ?? []
     }
 

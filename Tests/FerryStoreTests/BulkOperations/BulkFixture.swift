@@ -60,13 +60,13 @@ struct StepConnection: ~Copyable {
         _ node: TestNode, changeCountMax: Int = 10, thenFails: Bool = false
     ) throws -> Bool {
         let step = BulkStep(
-            insertion: node.store.insertion, changeCountMax: changeCountMax, skipsFirst: false)
+            insertion: node.store.submissions.insertion, changeCountMax: changeCountMax, skipsFirst: false)
         var claimed: BulkOperationID?
         try connection.execute(script: "BEGIN")
         var admitted = AdmittedJobs()
         let outcome = try step.commit(&connection, claimed: &claimed, admitted: &admitted)
         try connection.execute(script: thenFails ? "ROLLBACK" : "COMMIT")
-        if !thenFails { outcome.note(node.store.insertion) }
+        if !thenFails { outcome.note(node.store.submissions.insertion) }
         return outcome.isDone
     }
 }

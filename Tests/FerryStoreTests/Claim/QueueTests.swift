@@ -156,7 +156,7 @@ struct QueueTests {
         #expect(Set(attempts.map(\.job)).count == jobs.count)
     }
 
-    /// How many attempts of the limited origin run, and the most that ever did.
+    /// Number of running attempts of the limited origin, and its maximum.
     private final class Gauge: Sendable {
         private let counts = Mutex((now: 0, most: 0))
         func begin() { counts.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) } }

@@ -97,7 +97,7 @@ struct RequestRateTests {
         #expect(try ask() == .granted)
         let hold = HostHold(origin: Self.origin, reason: .hostRate(0.001, of: .origin))
         #expect(try ask() == .refused(hold))
-        #expect(String(decoding: hold.errorJSON, as: UTF8.self).contains(#""held_by":"host_rate""#))
+        #expect(try hold.error.read().hold?.choice == .hostRate)
         let job = try node.submit(newJob(host: Self.host)).id
         let free = try node.submit(newJob(host: "free.example.org"))
         #expect(try node.attempt().job == free.id)

@@ -125,7 +125,7 @@ final class LongHistory: Sendable {
             """
     }
 
-    /// What a tenant has thousands of at most.
+    /// Rows of which a tenant has thousands at most.
     private static let others = """
         INSERT INTO sessions (tenant, name, last_sequence)
         SELECT 'acme', 'session ' || i, 1 FROM generate_series(1, 20000) AS i;

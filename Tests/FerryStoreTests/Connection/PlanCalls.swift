@@ -44,7 +44,7 @@ struct PlanCall {
     let arguments: String
     /// Rows that the statement looks at, where these are more than it returns or changes.
     let rowCount: Int
-    /// Which rows these are.
+    /// Description of the rows of `rowCount`; `nil` if the statement looks at no others.
     let reason: String?
 
     private init(
@@ -322,7 +322,8 @@ struct PlanCall {
             looksAt: 1051, "hosts, which are counted because their number is limited"),
         writer(Statements.forgetHosts, "'{https://500.example:443}'"),
         writer(
-            Statements.grantConnections, "'{-1}', '{6}', '{-1}', ARRAY[history_id(4200010)], '{1}', '{\"\"}'",
+            Statements.grantConnections,
+            "'{-1}', '{6}', '{-1}', ARRAY[history_id(4200010)], '{1}', '{\"\"}', history_id(1), 15",
             looksAt: 10, "connections to the origin"),
         writer(
             Statements.keepDecisions, "'{https://500.example:443}', '{\"{}\"}', 50",
@@ -342,6 +343,7 @@ struct PlanCall {
             looksAt: 20, "connections to the origins"),
         writer(Statements.readThroughputs, "1000"),
         writer(Statements.removeOldThroughputs, "now(), 50"),
+        writer(Statements.returnPermits, "history_id(1)"),
         writer(
             Statements.saveHostLimits,
             """
@@ -355,6 +357,7 @@ struct PlanCall {
             """),
         writer(Statements.strandedHosts, "10", looksAt: 26, "hosts that jobs wait for"),
         writer(Statements.sweepConnections, "50"),
+        writer(Statements.takePermits, "history_id(1), 15"),
         writer(
             Statements.writeConnections,
             """

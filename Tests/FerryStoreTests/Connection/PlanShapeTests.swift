@@ -146,9 +146,9 @@ extension PlanTests {
     }
 }
 
-/// What a plan reads, and in which order: for the statement and each of its WITH queries, the tables that it
-/// changes and the indexes through which it finds rows. How it combines them (loops, sorts, memory) is left
-/// out, and so is the kind of an index scan.
+/// Shape of a plan: for the statement and each of its WITH queries, the tables that it changes and the
+/// indexes through which it finds rows, in order. The shape leaves out how the plan combines them (loops,
+/// sorts, memory) and the kind of an index scan.
 struct PlanShape: Equatable, CustomStringConvertible {
     private var accesses: [String: [String]] = [:]
 
@@ -240,7 +240,7 @@ struct RelationSizes {
     }
 }
 
-/// What an execution has read, and what it may read.
+/// Pages and rows that an execution has read, and their maxima.
 struct PlanCost {
     let pageCount: Int
     private(set) var pageCountMax = 0

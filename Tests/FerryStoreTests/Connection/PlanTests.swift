@@ -31,7 +31,7 @@ struct PlanTests {
         }
     }
 
-    /// What the planner believes of the tables.
+    /// Statistics of the tables that the planner has.
     enum Statistics: CaseIterable {
         /// They were empty when the plan was made, and the plan stays.
         case early
@@ -242,7 +242,7 @@ struct PlanTests {
     }
 }
 
-/// How the server has executed a statement.
+/// Plan with which the server has executed a statement.
 struct ReadPlan {
     private let root: JSON
     let text: String
@@ -271,7 +271,7 @@ struct ReadPlan {
         "plan_\(number)" + (arguments.isEmpty ? "" : "(\(arguments))")
     }
 
-    /// What is wrong with it; empty: it reads no more than it may.
+    /// Returns the faults of the plan; empty if it reads no more than it may.
     func faults(rowCountMax: Int, sortedRowCountMax: Int, bufferCountMax: Int) -> [String] {
         var faults: [String] = []
         var rowCount = 0.0

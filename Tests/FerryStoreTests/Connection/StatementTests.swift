@@ -55,7 +55,7 @@ struct StatementTests {
             ]), "\(standard)")
     }
 
-    /// What the planner has seen of the table, which it believes when it plans for another one.
+    /// State of the table at the time of its statistics, which the planner uses for a table in another state.
     enum Past: CaseIterable {
         case empty, young, large
         /// Vacuumed and analyzed while the queue was empty: believed to be empty whatever comes.

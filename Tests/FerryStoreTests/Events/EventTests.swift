@@ -430,7 +430,7 @@ struct EventTests {
             func has(_ bit: Int) -> Bool { present >> bit & 1 != 0 }
             var detail = EventDetail(
                 node: has(0) ? TestNode.identifiers.make() : nil, nextAttemptAt: has(1) ? at : nil,
-                errorJSON: has(2) ? Array(#"{"message":"ä"}"#.utf8) : nil)
+                error: has(2) ? Stored(json: Array(#"{"message":"ä"}"#.utf8)) : nil)
             detail.startedAt = has(3) ? at : nil
             detail.questionJSON = has(4) ? Array("{}".utf8) : nil
             detail.keptAttempt = has(5) ? [1, 2, 3] : nil

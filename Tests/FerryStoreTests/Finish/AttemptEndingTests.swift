@@ -38,7 +38,7 @@ struct AttemptEndingTests {
             Issue.record("\(ended)")
             return
         }
-        #expect(job.record.state == .succeeded && job.record.revision == 8 && job.record.errorJSON == nil)
+        #expect(job.record.state == .succeeded && job.record.revision == 8 && job.record.storedError == nil)
         #expect(job.isWanted)
         let event = try #require(events(of: job).first)
         #expect(event.type == .jobSucceeded && event.isWanted)
@@ -67,7 +67,7 @@ struct AttemptEndingTests {
         #expect(hopeless.record.state == .failed && !hopeless.isWanted)
         #expect(events(of: hopeless).map(\.type) == [.jobAttemptFailed, .jobFailed])
         #expect(
-            events(of: hopeless)[0].detail == EventDetail(errorJSON: hopeless.record.errorJSON).packed)
+            events(of: hopeless)[0].detail == EventDetail(error: hopeless.record.storedError).packed)
     }
 
     @Test("the event of an attempt has the attempt's error, also when the job fails for another reason")
@@ -78,21 +78,21 @@ struct AttemptEndingTests {
             Issue.record("it is tried again")
             return
         }
-        #expect(ended.record.errorJSON != refused.json)
-        let shown = try JSON.parse(try #require(ended.record.errorJSON))
-        #expect(shown["code"]?.string == "resource_timeout")
+        #expect(ended.record.storedError != Stored(refused))
+        let shown = try #require(ended.record.error)
+        #expect(shown.code.choice == .resourceTimeout)
         let told = events(of: ended)
         #expect(told.map(\.type) == [.jobAttemptFailed, .jobFailed])
-        #expect(told[0].detail == EventDetail(errorJSON: refused.json).packed)
+        #expect(told[0].detail == EventDetail(error: Stored(refused)).packed)
         let last = try #require(ended.lastAttempt.flatMap { AttemptRecord(packed: $0, node: nil) })
-        #expect(last.errorJSON == refused.json)
+        #expect(last.error == Stored(refused))
         // What the database has refused is in none of them.
         guard case .finish(let simplified) = AttemptEnding.finish(ended).simplified else {
             Issue.record("it goes back to the queue")
             return
         }
         #expect(
-            events(of: simplified)[0].detail == EventDetail(errorJSON: TransferError.unstorable.json).packed)
+            events(of: simplified)[0].detail == EventDetail(error: .unstorable).packed)
     }
 
     @Test("a job waits while the disk is full, any number of times, unless it has one attempt")

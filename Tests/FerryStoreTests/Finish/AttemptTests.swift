@@ -43,7 +43,7 @@ struct AttemptTests {
         #expect(kept.attempts.map(\.number) == [1, 2, 3, 4] && kept.omittedCount == 0)
         #expect(kept.attempts.map(\.outcome) == [.failed, .released, .failed, .succeeded])
         #expect(kept.attempts.allSatisfy { $0.node == node.id })
-        #expect(kept.attempts.map { $0.errorJSON != nil } == [true, false, true, false])
+        #expect(kept.attempts.map { $0.error != nil } == [true, false, true, false])
         for attempt in kept.attempts {
             #expect(attempt.transactions.map(\.fetchStart).first == Int64(attempt.number) * 100)
             #expect(attempt.startedAt == Timestamp(microseconds: 1_000_000 * Int64(attempt.number)))
@@ -82,8 +82,8 @@ struct AttemptTests {
         let kept = try attempts(second, accepted.id).attempts
         #expect(kept.map(\.outcome) == [.lost, nil] && kept[0].node == first.id)
         #expect(kept[0].startedAt != nil && kept[0].finishedAt != nil)
-        let error = try JSON.parse(try #require(kept[0].errorJSON))
-        #expect(error["code"]?.string == "node_lost")
+        let error = try #require(kept[0].error).read()
+        #expect(error.code.choice == .nodeLost)
         // Its end gives back what the node runs, and that begins again.
         first.store.stop()
         let count = Int(try second.attempt().number)

@@ -100,7 +100,8 @@ struct JobMovesTests {
         return (row, (0..<4).map { counts.int64(0, $0) })
     }
 
-    /// What the table says about the job that `row(from:)` inserts; `nil` if it stays as it is.
+    /// Returns the changes that the table defines for the job that `row(from:)` inserts; `nil` if it stays as
+    /// it is.
     private func expected(
         _ input: JobInput, _ before: JobState, _ request: Request, isHeld: Bool = false
     ) -> Row? {

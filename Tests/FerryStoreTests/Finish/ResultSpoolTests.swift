@@ -62,7 +62,7 @@ struct ResultSpoolTests {
         let records = try jobs.map { try node.job($0.id).get().record }
         #expect(records.map(\.state) == [.succeeded, .waiting, .running, .cancelled])
         #expect(records.map(\.attempt) == [1, 1, 2, 1])
-        #expect(records[0].resultJSON != nil && records[0].responseJSON != nil)
+        #expect(records[0].storedResult != nil && records[0].storedResponse != nil)
         #expect(records[1].failedAttemptCount == 1 && records[1].waitingFor == .retry)
         try node.waitForDeliveries(2)
         node.end(next, success)

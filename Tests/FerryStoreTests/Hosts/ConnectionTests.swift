@@ -127,9 +127,9 @@ struct ConnectionTests {
             record = try node.job(accepted.id).get().record
             return record.waitingFor == .retry
         }
-        let error = try JSON.parse(record.errorJSON ?? [])
-        #expect(error["code"]?.string == "host_held" && record.failedAttemptCount == 0)
-        #expect(error["held_by"]?.string == "host_paused")
+        let error = try #require(record.error)
+        #expect(error.code.choice == .hostHeld && record.failedAttemptCount == 0)
+        #expect(error.hold?.choice == .hostPaused)
     }
 }
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import FerryStore
 
-/// Where jobs count whose request is edited while they run.
+/// Counts of jobs whose request is edited while they run.
 @Suite("Edits of running jobs", .onOwnThread)
 struct RunningEditTests {
     private let database: TestDatabase

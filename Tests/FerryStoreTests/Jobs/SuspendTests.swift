@@ -338,7 +338,7 @@ struct SuspendTests {
         let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
         let packed = { (number: Int32, partial: PartialDownload?) in
             AttemptRecord.packed(
-                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8),
+                number: number, node: nil, trace, .failed, error: Stored(json: Array("{}".utf8)),
                 partialDownload: partial, .inverted)
         }
         let latest = packed(2, PartialDownload(byteCount: 5, total: nil))

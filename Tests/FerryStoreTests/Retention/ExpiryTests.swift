@@ -60,8 +60,8 @@ struct ExpiryTests {
         eventually("the edited job has failed") { (try? node.job(set).get().record.state) == .failed }
         for id in [given, set] {
             let record = try node.job(id).get().record
-            let error = try JSON.parse(try #require(record.errorJSON))
-            #expect(error["code"]?.string == "deadline_exceeded")
+            let error = try #require(record.error)
+            #expect(error.code.choice == .deadlineExceeded)
             #expect(try #require(record.finishedAt) >= deadline)
         }
     }

@@ -36,7 +36,8 @@ extension Statements {
         createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
         lockWaitingJobs,
         putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
-        saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
+        returnPermits, saveHostLimits, saveHosts, strandedHosts, sweepConnections, takePermits,
+        writeConnections,
         // Jobs
         acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readRemovableFiles, listJobs,
         readAttempts, readEarlierSpecs, readJobs, remindJobs,

@@ -39,12 +39,12 @@ final class RecordingRunner: AttemptRunner {
         stops.withLock { $0[job] = how }
         cancelled.send(job)
     }
-    /// How each of those was asked to end, lastly.
+    /// Last request of the node to end each of these attempts.
     let stops = Mutex<[JobID: AttemptStop]>([:])
 
     let edits = Mailbox<(JobID, AttemptEdit)>()
     let limits = Mailbox<(TransferLimits, RateShares)>()
-    /// What it has running under limits.
+    /// Demand of running attempts for shares of the limits.
     let demand = Mutex(RateDemand())
     func adopt(_ edit: AttemptEdit, of job: JobID) { edits.send((job, edit)) }
     let sessionRates = Mailbox<[SessionKey: Int64]>()
@@ -52,7 +52,7 @@ final class RecordingRunner: AttemptRunner {
     func setLimits(_ limits: TransferLimits, shares: RateShares) { self.limits.send((limits, shares)) }
     func takeRateDemand() -> RateDemand { demand.withLock { $0 } }
     func setHostRates(_ rates: [String: Int64]) {}
-    /// What it says about its attempts by tenant, and how often it was asked to lend slots.
+    /// Counts of attempts by tenant that the engine reports.
     let counts = Mutex<[String: Int]>([:])
     let loanRequests = Mailbox<Void>()
     func attemptCounts() -> [String: Int] { counts.withLock { $0 } }
@@ -166,7 +166,7 @@ final class TestNode: Sendable {
         if case .succeeded = outcome { waitUntilFinished(attempt.job) }
     }
 
-    /// What an operator says about a host, and every node knows then.
+    /// Changes a host like an operator, and waits until every node knows the change.
     func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
         let patch = try HostPatch(body: JSONView(parsing: Array(patch.utf8)))
         let answer = wait { store.hostCommands.changeHost(origin, patch, if: { _ in true }, reply: $0) }
@@ -349,7 +349,7 @@ extension Delivery {
     }
 }
 
-/// What a try of a delivery came to.
+/// Returns the try of a delivery with this result.
 func tried(
     _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil, excerpt: String = ""
 ) -> DeliveryTry {

@@ -98,11 +98,11 @@ struct DependencyTests {
         _ = try node.submit(orphan)
         #expect(Set(try node.attempts(2).map(\.job)) == [fine.id, ignoring.id])
         let record = try becomes(.failed, failing.id, node)
-        let error = try JSON.parse(record.errorJSON ?? [])
-        #expect(error["code"]?.string == "dependency_failed" && error["class"]?.string == "dependency")
-        #expect(error["message"]?.string?.contains("\(bad.id)") == true)
-        let lost = try JSON.parse(try becomes(.failed, orphan.id, node).errorJSON ?? [])
-        #expect(lost["message"]?.string?.contains("was deleted") == true)
+        let error = try #require(record.error)
+        #expect(error.code.choice == .dependencyFailed && error.errorClass.choice == .dependency)
+        #expect(error.message.contains("\(bad.id)"))
+        let lost = try #require(try becomes(.failed, orphan.id, node).error)
+        #expect(lost.message.contains("was deleted"))
     }
 
     @Test("a failure fails a chain of 150 dependents, each with its event, and updates the counts")
@@ -119,7 +119,7 @@ struct DependencyTests {
         node.store.dispatcher.record(result(attempt, failure(isRetryable: false)))
         let last = try #require(chain.last)
         let record = try becomes(.failed, last.id, node)
-        let message = try JSON.parse(record.errorJSON ?? [])["message"]?.string
+        let message = record.error?.message
         #expect(message?.contains("\(chain[148].id)") == true)
         #expect(try node.status().waiting == 0)
         eventually("each dependent has a delivery") { (try? node.status().deliveriesPending) == 150 }

@@ -179,7 +179,7 @@ struct DeliveryBacklogTests {
         #expect(removed.count == 2 && backlog.waitingCount == 0 && backlog.waitingWeight == 0)
     }
 
-    @Test("what was claimed of an endpoint before it was changed goes back", arguments: [false, true])
+    @Test("a change of an endpoint gives back waiting deliveries", arguments: [false, true])
     func changed(isOrdered: Bool) throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let queue = ReceiverQueueID(high: 5, low: 5)

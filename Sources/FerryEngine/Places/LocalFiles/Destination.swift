@@ -1,7 +1,7 @@
 import FerryCore
 import Glibc
 
-/// Where an attempt's file will be: a directory below a root, the final name, and the hidden partial file
+/// Location of an attempt's file: a directory below a root, the final name, and the hidden partial file
 /// beside it, so that publication is one rename within one file system.
 struct Destination: Sendable {
     let root: StorageDirectory
@@ -85,8 +85,8 @@ struct Destination: Sendable {
         }
     }
 
-    /// What `check` throws; `nil` if nothing keeps the file from getting its name. A directory that may be
-    /// written is noted in `checked`. File thread.
+    /// Returns the error that `check` throws; `nil` if nothing keeps the file from getting its name. A
+    /// directory that may be written is noted in `checked`. File thread.
     func failure(noting checked: CheckedDirectories) -> TransferError? {
         do throws(TransferError) {
             if let place = try check() { checked.note(place, of: self) }

@@ -3,9 +3,10 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Where the file of an attempt goes, and what a sink finds there before the first request. Loop thread only.
+/// Opening of an attempt's file: its location, and the bytes that a sink finds there before the first
+/// request. Loop thread only.
 struct LocalFileOpening {
-    /// What a file thread has found.
+    /// Result of the search by a file thread.
     private final class Search: Sendable {
         struct Found {
             var resumption: Resumption?

@@ -8,7 +8,7 @@ final class LocalPartsWriter: StagedWriter {
     let file: PartialFile
     /// The space that is promised to the file.
     var claim: StorageClaim?
-    /// What the tenant may store; `nil` for no limit.
+    /// Storage that the tenant has left; `nil` for no limit.
     var allowance: StorageAllowance?
     private let tail: DigestTail
     private let fileThreads: FileThreadPool

@@ -6,7 +6,7 @@ import Sys
 /// Removes partial files and records that are not needed any more: of jobs that are finished or deleted,
 /// whose node never came back, or whose resume data has expired. Slow on purpose; one thread at a time.
 package struct PartialSweep: Sendable {
-    /// What becomes of the files of a job that the store knows.
+    /// Decision about the files of a job that the store knows.
     package enum Decision: Sendable { case keep, remove }
 
     /// Cost of opening a directory, counted in names.

@@ -14,7 +14,9 @@ WITH beat AS (
         heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,
         is_worker = excluded.is_worker, rate_demand = excluded.rate_demand, url = excluded.url,
         -- A request to drain concerns the process that it was made to, not the next one.
-        drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at
+        drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at,
+        -- A process that has died uses no connections.
+        has_permits = nodes.has_permits AND nodes.started_at = excluded.started_at
 )
 SELECT clock_timestamp(), count(*) + 1,
     count(*) FILTER (WHERE is_worker AND NOT draining), count(*) FILTER (WHERE is_worker AND draining),

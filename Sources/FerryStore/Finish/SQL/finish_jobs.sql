@@ -11,7 +11,7 @@
 -- One array element for each job that asks for an acknowledgement: $15 ids, $16 its rules (JSON), $17 the
 -- events that its webhook wants, or null.
 -- $18 ids of jobs for which no endpoint may ask for one. Of the other jobs, the oldest endpoint that asks for
--- one and receives the event of the end does; its rules become part of the job's spec.
+-- one and receives the event of the end does; the job keeps its rules.
 -- Joined by ANY (ARRAY[…]), which allows an index scan but neither a hash join nor a sort. However wrong the
 -- statistics are (a queue that was empty when it was vacuumed), each row is found through the primary key.
 -- Returns the ids of the finished jobs, whether other jobs depend on them (those have a row in
@@ -53,15 +53,13 @@ WITH u AS (
 ), kept AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, spec_revision,
-        failed_attempts, kind, state, tenant, session, origin, spec, metadata, secrets, payload, traceparent,
-        response, result, error, body, attempts, last_attempt, resume_data, stored_bytes)
+        failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement, metadata,
+        secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data,
+        stored_bytes)
     SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, spec_revision,
-        failed_attempts, kind, terminal_state::job_state, tenant, session, origin,
-        CASE WHEN (SELECT true FROM asked LIMIT 1) THEN coalesce((
-            SELECT '{"acknowledgement":' || a.rules || ',' || substr(g.spec, 2) FROM asked a WHERE a.id = g.id
-        ), spec) ELSE spec END,
-        metadata, secrets, payload,
-        traceparent, response, result, error, body, attempts, last_attempt, resume_data, stored_bytes
+        failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
+        CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,
+        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data, stored_bytes
     FROM gone g
 ), awaiting AS (
     INSERT INTO unacknowledged_jobs (

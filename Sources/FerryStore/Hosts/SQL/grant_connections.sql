@@ -3,13 +3,16 @@
 -- go first. Each grant takes a token from the scopes that have a request rate.
 -- Locks: the rows of the attempts in connections, then rows of host_limits.
 -- $1 claim queues (column `queue`), $2 connections per host of the session of each, or null. One array
--- element a request: $3 claim queues, $4 jobs, $5 attempts, $6 paths.
+-- element a request: $3 claim queues, $4 jobs, $5 attempts, $6 paths. $7 this node; none are granted while
+-- another node has all permits and was silent for less than $8 seconds.
 -- Returns the requests of the locked claim queues in no order: their positions from 1, and whether each was
 -- granted.
 WITH permits AS MATERIALIZED (
     SELECT n.queue, n.tenant, n.session, n.origin,
         CASE
-            WHEN n.blocked_until IS NOT NULL OR (
+            WHEN n.blocked_until IS NOT NULL OR EXISTS (
+                SELECT FROM nodes w WHERE w.has_permits AND w.id <> $7::uuid
+                    AND w.heartbeat_at > now() - make_interval(secs => $8::double precision)) OR (
                 SELECT true FROM jobs q WHERE q.state = 'queued' AND q.node IS NULL AND q.queue = n.queue
                 LIMIT 1) THEN 0
             ELSE coalesce(least(

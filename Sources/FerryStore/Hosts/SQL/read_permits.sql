@@ -1,6 +1,7 @@
 -- Computes how many jobs may be claimed from the narrow claim queues that lock_claim_queues.sql has locked:
 -- what their limits leave (view narrow_claim_queues), and none of a claim queue for another node, unless that
--- node has been silent for $5 seconds. Locks nothing.
+-- node has been silent for $5 seconds; none at all while another node that is alive has all permits. Locks
+-- nothing.
 -- $1 claim queues (column `queue`), $2 jobs wanted from each, $3 connections per host of their sessions or
 -- null, $4 this node, $5 seconds.
 -- Keeps the result for claim_limited_jobs.sql in the setting ferry.permits, and returns it: claim queues,
@@ -9,7 +10,10 @@
 WITH permits AS MATERIALIZED (
     SELECT a.queue, n.tenant, n.origin, n.path, n.blocked_until,
         CASE
-            WHEN n.blocked_until IS NOT NULL OR n.home NOT IN ('', $4::uuid::text) AND EXISTS (
+            WHEN n.blocked_until IS NOT NULL OR EXISTS (
+                SELECT FROM nodes w WHERE w.has_permits AND w.id <> $4::uuid
+                    AND w.heartbeat_at > now() - make_interval(secs => $5::double precision)) THEN 0
+            WHEN n.home NOT IN ('', $4::uuid::text) AND EXISTS (
                 SELECT FROM nodes w WHERE w.id = nullif(n.home, '')::uuid AND w.is_worker
                     AND w.heartbeat_at > now() - make_interval(secs => $5::double precision)) THEN 0
             ELSE greatest(0, least(

@@ -4,15 +4,15 @@
 -- kind or null, $6 host or null, $7 created after or null, $8 metadata to contain or null, $9 maximum number
 -- of jobs, $10 schedule that submitted them or null, $11 states of finished jobs or null, $12 origins or
 -- null, $13 lower bound of ids (inclusive) or null, $14 maximum number of candidates, $15 whether only
--- unacknowledged jobs, $16 whether the large columns (spec, error, response, result, resume_data) are null,
--- for a count or a bulk operation.
+-- unacknowledged jobs, $16 whether the large columns (spec, error, response, result, resume_data,
+-- endpoint_acknowledgement) are null, for a count or a bulk operation.
 -- Candidates are ids, read in order from one index: of the schedule, the session, the unacknowledged jobs or
 -- the tenant. Each candidate is then looked up by id, and the filters apply to its row.
 -- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
 -- use the primary key, which has the same order by id, and read rows of all tenants.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
 -- parameters is not executed if the condition is false.
--- Columns 0 to 33 as in read_jobs.sql; 34 the number of the candidate. The last candidate ($14) is always
+-- Columns 0 to 34 as in read_jobs.sql; 35 the number of the candidate. The last candidate ($14) is always
 -- returned, since its id is where the next page begins; its other columns are null if the filters exclude it.
 SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
     w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of,
@@ -22,7 +22,7 @@ SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_a
     CASE WHEN NOT $16::boolean THEN w.result END AS result, NULL::bytea AS body,
     CASE WHEN NOT $16::boolean THEN w.resume_data END AS resume_data, w.has_bytes, w.dependencies, w.question,
     w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision,
-    w.session_count, c.number
+    w.session_count, CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END, c.number
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
     FROM (
@@ -82,7 +82,7 @@ FROM (
         CASE WHEN j.state = 'queued' AND NOT $16::boolean THEN CASE WHEN j.queue < 0 THEN coalesce((
             SELECT n.session_count FROM narrow_claim_queues n
             WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
-            ELSE 0 END END AS session_count
+            ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement
     FROM jobs j
     WHERE c.is_finished IS NOT TRUE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text
@@ -99,7 +99,7 @@ FROM (
         j.response, j.result, j.resume_data, false, NULL, NULL, j.acknowledged_at,
         CASE WHEN j.resume_data IS NOT NULL
             THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-        NULL, NULL, j.spec_revision, NULL
+        NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement
     FROM finished_jobs j
     WHERE c.is_finished IS NOT FALSE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text

@@ -1,0 +1,46 @@
+import FerryCore
+import Testing
+
+@Suite("Stored bytes of tenants")
+struct StorageQuotasTests {
+    private let quotas = TenantQuotas()
+    private let jobs = (1...3).map { JobID(high: 0, low: $0) }
+
+    init() {
+        let limits = ["a": TenantLimits(storageByteCountMax: 100), "b": TenantLimits(jobCountMax: 1)]
+        _ = quotas.apply(
+            limits.mapValues { .init(limits: $0) }, reading: quotas.beginReading(), at: .distantPast)
+    }
+
+    @Test("bytes that an attempt reserves count until its result replaces them by those that are kept")
+    func reserve() {
+        #expect(quotas.storageTenants == ["a"])
+        #expect(quotas.reserve(60, for: jobs[0], of: "a"))
+        #expect(!quotas.reserve(41, for: jobs[1], of: "a") && quotas.reserve(40, for: jobs[1], of: "a"))
+        #expect(quotas.reserve(30, for: jobs[0], of: "a"), "fewer bytes than are reserved for the job")
+        #expect(!quotas.reserve(61, for: jobs[0], of: "a"))
+        #expect(quotas.storageUsedUp("a") == 100)
+        quotas.note(stored: 50, left: 0, by: jobs[0], of: "a")
+        quotas.note(stored: 0, left: 10, by: jobs[1], of: "a")
+        quotas.apply(stored: ["a": 50], finished: [])
+        #expect(quotas.reserve(40, for: jobs[2], of: "a") && !quotas.reserve(41, for: jobs[2], of: "a"))
+        for tenant in ["b", "c"] {
+            #expect(quotas.reserve(.max, for: jobs[0], of: tenant) && quotas.storageUsedUp(tenant) == nil)
+        }
+    }
+
+    @Test("a reading replaces the bytes added before it, and drops the reservations of finished jobs")
+    func reading() {
+        quotas.apply(stored: ["a": 70], finished: [])
+        quotas.note(stored: 30, left: 0, by: jobs[0], of: "a")
+        #expect(quotas.storageUsedUp("a") == 100)
+        #expect(quotas.reserve(0, for: jobs[1], of: "a"))
+        #expect(quotas.beginStorageReading().isEmpty)
+        quotas.apply(stored: ["a": 60], finished: [])
+        #expect(quotas.reserve(40, for: jobs[1], of: "a"))
+        #expect(quotas.beginStorageReading() == [jobs[1]])
+        quotas.note(stored: 5, left: 0, by: jobs[2], of: "a")
+        quotas.apply(stored: ["a": 60], finished: [jobs[1]])
+        #expect(quotas.reserve(35, for: jobs[2], of: "a") && !quotas.reserve(36, for: jobs[2], of: "a"))
+    }
+}

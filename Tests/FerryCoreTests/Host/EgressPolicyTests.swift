@@ -191,4 +191,16 @@ struct EgressPolicyTests {
             try address("1:2:3:4:5:6:7::") == IPAddress(v6High: 0x1_0002_0003_0004, low: 0x5_0006_0007_0000))
         #expect(try address("::ffff:1.2.3.4").canonical == IPAddress(v4: 0x0102_0304))
     }
+
+    @Test("a proxy is judged as an endpoint of its scheme", arguments: ["http", "https", "socks5"])
+    func proxies(_ scheme: String) throws {
+        let endpoint = { (host: String) throws(ProxyURL.Failure) in
+            try ProxyURL("\(scheme)://\(host)").endpoint
+        }
+        #expect(try endpoint("8.8.8.8:1080").scheme.rawValue == scheme)
+        #expect(EgressPolicy().refusal(of: try endpoint("8.8.8.8:1080")) == nil)
+        #expect(EgressPolicy().refusal(of: try endpoint("proxy.example:1080")) == nil)
+        #expect(EgressPolicy().refusal(of: try endpoint("8.8.8.8:25"))?.contains("25") == true)
+        #expect(EgressPolicy().refusal(of: try endpoint("10.0.0.1:1080")) != nil)
+    }
 }

@@ -10,6 +10,8 @@ final class EngineLoop {
     unowned let multi: CurlMulti
     /// This object, for closures on other threads.
     let state: LoopBound<EngineLoop>
+    /// Lets any thread run a closure on this loop; dropped after the loop has stopped.
+    let runner: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void
     private var live: [AttemptKey: RunningAttempt] = [:]
     /// Attempts that have ended in this turn: functions of theirs may still be running.
     private var ended: [RunningAttempt] = []
@@ -28,17 +30,13 @@ final class EngineLoop {
         self.loop = loop
         self.multi = multi
         self.state = state
+        runner = { body in loop.perform { multi in body(state.get(multi)) } }
         lastScan = multi.now
         multi.everySecond { [unowned self] now in scan(now) }
         multi.afterEachTurn { [unowned self] in
             stage.flush()
             if !ended.isEmpty { ended.removeAll(keepingCapacity: true) }
         }
-    }
-
-    /// Lets any thread run a closure on this loop; dropped after the loop has stopped.
-    var runner: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void {
-        { [loop, state] body in loop.perform { multi in body(state.get(multi)) } }
     }
 
     /// Runs the attempt. Its result is reported exactly once.

@@ -12,7 +12,7 @@ struct AttemptConnectionsTests {
     func own() {
         var connections = AttemptConnections(own: Self.own)
         #expect(connections.isFirst(Self.own) && connections.take(Self.own) && !connections.take(Self.own))
-        #expect(!connections.takeOwn(), "it is in use")
+        #expect(connections.takeOwn() == false, "it is in use")
         connections.put(Self.own)
         #expect(connections.takeOwn() && !connections.takeOwn(), "it is returned once")
         #expect(!connections.isFirst(Self.own) && !connections.take(Self.own))

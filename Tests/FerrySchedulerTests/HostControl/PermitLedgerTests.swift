@@ -17,9 +17,9 @@ struct PermitLedgerTests {
     func firsts() {
         var ledger = PermitLedger()
         let pool = Self.pools[0]
-        #expect(ledger.beginFirst(attempt(1), in: pool, limit: 1))
-        #expect(ledger.beginFirst(attempt(1), in: pool, limit: 1), "it has it already")
-        #expect(!ledger.beginFirst(attempt(2), in: pool, limit: 1))
+        #expect(ledger.beginFirst(attempt(1), in: pool, limit: 1) == true)
+        #expect(ledger.beginFirst(attempt(1), in: pool, limit: 1) == true, "it has it already")
+        #expect(ledger.beginFirst(attempt(2), in: pool, limit: 1) == false)
         #expect(ledger.count(of: pool) == 1)
         #expect(ledger.isUsingFirst(attempt(1)) && !ledger.isUsingFirst(attempt(2)))
         #expect(ledger.endFirst(attempt(1)) == pool && ledger.endFirst(attempt(1)) == nil)
@@ -30,7 +30,7 @@ struct PermitLedgerTests {
     func waiting() {
         var ledger = PermitLedger()
         let pool = Self.pools[0]
-        for owner in 1...2 { #expect(ledger.beginFirst(attempt(owner), in: pool, limit: 2)) }
+        for owner in 1...2 { #expect(ledger.beginFirst(attempt(owner), in: pool, limit: 2) == true) }
         #expect(ledger.askAgain(attempt(3), in: pool, limit: 2) == .waits)
         #expect(ledger.askAgain(attempt(4), in: pool, limit: 2) == .waits)
         #expect(ledger.askAgain(attempt(3), in: pool, limit: 2) == .waits, "it waits already")

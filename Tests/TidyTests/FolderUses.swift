@@ -48,7 +48,7 @@ enum FolderUses {
                 (
                     "Event",
                     [
-                        "Time", "Limits", "Text", "Codec", "Fields", "States", "JobSpec", "Attempt", "Job",
+                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Attempt", "Job",
                         "Webhook",
                     ]
                 ),
@@ -57,8 +57,8 @@ enum FolderUses {
         (
             "FerryScheduler",
             [
-                ("FairQueue", []),
                 ("HostControl", []),
+                ("FairQueue", ["HostControl"]),
             ]
         ),
         (

@@ -139,12 +139,11 @@ final class JobSubmission: Sendable {
             case .failure(let error): otherwise(error)
             case .success(let found):
                 // A row that cannot be read is reported by `otherwise`.
-                guard var spec = found.storedSpec.whole(opening: secrets) else {
+                guard var spec = found.storedSpec.withoutEndpoint.whole(opening: secrets) else {
                     return otherwise(.failed)
                 }
-                // Clients and endpoints add these after the submission.
+                // Clients add these after the submission.
                 spec.answers = nil
-                spec.removeAcknowledgementOfEndpoint()
                 let record = JobRecord(
                     first, tenant: request.tenant, spec: spec,
                     storedSpec: StoredSpec(spec, json: found.storedSpec.json), retryOf: found.retryOf)

@@ -32,9 +32,10 @@ public struct JobRepetition: Sendable {
     public func job(
         repeating source: RetrySource, as id: JobID, at time: Timestamp, traceparent: String
     ) throws(Refusal) -> NewJob {
-        guard var spec = source.record.storedSpec.whole(opening: secrets) else { throw .unreadable }
+        guard var spec = source.record.storedSpec.withoutEndpoint.whole(opening: secrets) else {
+            throw .unreadable
+        }
         let url = spec.request.webURL
-        spec.removeAcknowledgementOfEndpoint()
         if let reason = egress.refusal(of: url.endpoint) { throw .blockedURL(reason) }
         if let proxy = spec.request.connection?.proxy, let reason = egress.refusal(of: proxy.url.endpoint) {
             throw .blockedProxy(reason)
@@ -51,13 +52,5 @@ public struct JobRepetition: Sendable {
         return NewJob(
             id: id, tenant: tenant, JobRequest(spec, secrets, payload: source.payload),
             sealing: self.secrets, traceparent: traceparent, retryOf: source.record.id)
-    }
-}
-
-extension JobSpec {
-    /// Removes an acknowledgement that a webhook endpoint asks for. It is in the row of the finished job, but
-    /// was not part of the submitted job.
-    public mutating func removeAcknowledgementOfEndpoint() {
-        if acknowledgement?.endpoint != nil { acknowledgement = nil }
     }
 }

@@ -63,8 +63,8 @@ public final class StoredSpec: Sendable {
     /// Returns the fields of the same job at a revision for which none are stored: they are damaged.
     func missing() -> StoredSpec { StoredSpec([], of: job, log: log) }
 
-    /// The fields before an endpoint has asked for an acknowledgement.
-    var withoutEndpoint: StoredSpec {
+    /// The fields before an endpoint has asked for an acknowledgement: those of the submitted job.
+    public var withoutEndpoint: StoredSpec {
         endpointAcknowledgement == nil ? self : StoredSpec(json, of: job, log: log)
     }
 

@@ -10,7 +10,9 @@ final class EngineLoop {
     unowned let multi: CurlMulti
     /// This object, for closures on other threads.
     let state: LoopBound<EngineLoop>
-    private var live: [AttemptKey: any RunningAttempt] = [:]
+    private var live: [AttemptKey: RunningAttempt] = [:]
+    /// Attempts that have ended in this turn: functions of theirs may still be running.
+    private var ended: [RunningAttempt] = []
     /// Attempts whose slots are lent.
     private var lentCount = 0
     private var lastScan: Int64
@@ -28,7 +30,10 @@ final class EngineLoop {
         self.state = state
         lastScan = multi.now
         multi.everySecond { [unowned self] now in scan(now) }
-        multi.afterEachTurn { [unowned self] in stage.flush() }
+        multi.afterEachTurn { [unowned self] in
+            stage.flush()
+            if !ended.isEmpty { ended.removeAll(keepingCapacity: true) }
+        }
     }
 
     /// Lets any thread run a closure on this loop; dropped after the loop has stopped.
@@ -43,12 +48,9 @@ final class EngineLoop {
             context.report(unbegun: assigned, on: index, .cancelled)
             return
         }
-        let url = attempt.spec.request.webURL
-        let transfer: any RunningAttempt =
-            attempt.spec.isFetchedInParts
-            ? SegmentedTransfer(assigned, url, on: self) : SingleTransfer(assigned, url, on: self)
-        live[AttemptKey(attempt)] = transfer
-        transfer.begin()
+        let running = RunningAttempt(assigned, on: self)
+        live[AttemptKey(attempt)] = running
+        running.begin()
     }
 
     func stop(_ job: JobID, _ how: AttemptStop) {
@@ -68,10 +70,12 @@ final class EngineLoop {
     }
 
     /// Passes an edit to the attempt that it is meant for.
-    func adopt(_ edit: AttemptEdit, of job: JobID) { live[AttemptKey(job, edit.attempt)]?.adopt(edit) }
+    func adopt(_ edit: AttemptEdit, of job: JobID) {
+        live[AttemptKey(job, edit.attempt)]?.exchanges.adopt(edit)
+    }
 
     func limitsChanged() {
-        for transfer in Array(live.values) { transfer.limitsChanged() }
+        for transfer in Array(live.values) { transfer.exchanges.limitsChanged() }
     }
 
     /// Passes an event from a file thread to an attempt, unless it has ended.
@@ -86,24 +90,15 @@ final class EngineLoop {
         live[key]?.report(outcome, partial: partial)
     }
 
-    /// Passes the reply of a `BodyAssembly` to its attempt.
-    func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>, for key: AttemptKey) {
-        (live[key] as? SingleTransfer)?.opened(contents)
-    }
-
-    /// Resumes sending: the source of the attempt's body has bytes again.
-    func bodyReadable(_ key: AttemptKey) { (live[key] as? SingleTransfer)?.bodyReadable() }
+    /// Passes a reply from another thread to the exchanges of an attempt, unless it has ended.
+    func take(_ reply: ExchangeReply, for key: AttemptKey) { live[key]?.exchanges.take(reply) }
 
     /// Passes the answer about a connection to its attempt. Gives back a connection that no request waits
     /// for.
     func connectionAnswered(_ grant: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {
-        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(grant, at: scope) ?? false
+        let isTaken = live[AttemptKey(attempt)]?.exchanges.connectionAnswered(grant, at: scope) ?? false
         if !isTaken, grant == .granted { context.connections?.giveBack(attempt, scope) }
     }
-
-    func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
-
-    func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }
 
     /// Whether further transfers should use little memory. Attempts whose slots are lent do not count.
     var isCrowded: Bool { live.count - lentCount > EngineLimits.crowdedTransferCountMin }
@@ -111,7 +106,7 @@ final class EngineLoop {
     /// Whether so few transfers run that their memory does not matter.
     var usesLargeBuffers: Bool { live.count <= EngineLimits.largeBufferTransferCountMax }
 
-    func ended(_ key: AttemptKey) { live[key] = nil }
+    func ended(_ key: AttemptKey) { if let gone = live.removeValue(forKey: key) { ended.append(gone) } }
 
     /// Lends the slot of an attempt that moves no bytes. Returns `false` if that is not possible.
     func lendSlot(of attempt: Attempt) -> Bool {
@@ -144,7 +139,7 @@ final class EngineLoop {
         let now = multi.now
         let isLate = now - lastEarlyLoans > EngineLimits.earlyLoanInterval + EngineLimits.lateNanoseconds
         lastEarlyLoans = now
-        var slow: [(rate: Double, transfer: any RunningAttempt)] = []
+        var slow: [(rate: Double, transfer: RunningAttempt)] = []
         for transfer in live.values {
             transfer.measureSlot(now, isLate: isLate)
             if let rate = transfer.earlyLoanRate { slow.append((rate, transfer)) }

@@ -16,8 +16,7 @@ struct BodyContinuation {
 
     private var start = Start.nothing
     private var fields = Fields.conditional
-    /// Bytes that the attempt found, and the most that it has had since.
-    private var foundByteCount: Int64 = 0
+    /// The most bytes that the attempt has had.
     private var mostByteCount: Int64 = 0
     /// Continued bodies in a row that brought few bytes.
     private var smallStepCount = 0
@@ -47,7 +46,6 @@ struct BodyContinuation {
     /// Takes the bytes of an earlier attempt.
     mutating func resume(_ earlier: EarlierBytes) {
         start = .record(earlier.record)
-        foundByteCount = earlier.offset
         mostByteCount = earlier.offset
         isJoined = true
     }
@@ -134,11 +132,6 @@ struct BodyContinuation {
         hasFetchedAgain = true
         fields = .none
         return true
-    }
-
-    /// Returns the outcome with its cost. `partial`: the bytes that the attempt leaves.
-    func weighed(_ outcome: AttemptResult.Outcome, _ partial: PartialDownload?) -> AttemptResult.Outcome {
-        outcome.weighed(gained: partial.map { $0.byteCount - foundByteCount })
     }
 }
 

@@ -1,13 +1,12 @@
 import Curl
 import FerryCore
-import Logging
 
-/// One request of a segmented download, with the redirects that it follows. Passes what libcurl reports to
-/// its `SegmentedTransfer`. Loop thread only.
-final class SegmentPart: EasyDelegate {
-    private enum Sink {
+/// One part of a content: a request for a range, with the redirects that it follows. Passes what its exchange
+/// reports to the attempt's `PartExchanges`. Loop thread only.
+final class SegmentPart {
+    private enum Target {
         case none
-        case body
+        case content
         /// A redirect's own body.
         case discard(then: Hop, after: Double)
     }
@@ -26,24 +25,15 @@ final class SegmentPart: EasyDelegate {
     /// The scope whose connection it waits for.
     var awaited: RequestScope?
     /// Released when the part ends, which breaks the reference cycle.
-    private var owner: SegmentedTransfer?
-    private(set) var hop: Hop
-    /// `nil` if no limit on speed holds.
-    private(set) var pacing: Pacing?
-    private var transfer: Transfer?
-    private var recorder = TransactionRecorder()
-    private var speed: LowSpeedWatch
-    private var reader = ResponseHeadReader()
-    private var sink = Sink.none
+    private var owner: PartExchanges?
+    private let firstHop: Hop
+    private let running: RunningAttempt
+    private(set) lazy var exchange = HTTPExchange(firstHop, of: running, for: self)
+    private var target = Target.none
     private var discardedByteCount = 0
-    private var discardSeconds = 0
     private var isFresh = false
-    var hasHead: Bool { reader.head != nil }
     private let startedAt: Int64
     private var answeredAt: Int64?
-    private(set) var lastActivity: Int64
-    /// Whether no server has been reached yet.
-    private(set) var isConnecting = true
     private(set) var receivedByteCount: Int64 = 0
     /// Whether the response ends before the requested range does.
     var isShort = false
@@ -52,17 +42,20 @@ final class SegmentPart: EasyDelegate {
     /// Written bytes that the file threads do not know of yet.
     var written: Range<Int64> = 0..<0
 
-    init(_ id: SegmentPlan.Part, of owner: SegmentedTransfer, source: Int, _ hop: Hop) {
+    init(_ id: SegmentPlan.Part, of owner: PartExchanges, source: Int, _ hop: Hop) {
         self.id = id
         self.owner = owner
         self.source = source
+        running = owner.running
         renewalCount = owner.sources[source].renewalCount
-        self.hop = hop
-        pacing = owner.pacing(at: hop.url)
-        speed = LowSpeedWatch(owner.attempt.spec.lowSpeed, owner.context.configuration.lowSpeed)
+        firstHop = hop
         startedAt = owner.now
-        lastActivity = startedAt
+        exchange.pace(owner.pacing(at: hop.url))
     }
+
+    var hop: Hop { exchange.hop }
+    var pacing: Pacing? { exchange.pacing }
+    var hasHead: Bool { exchange.head != nil }
 
     /// Sends the request. Called once.
     func begin(_ asked: Range<Int64>?) {
@@ -75,119 +68,21 @@ final class SegmentPart: EasyDelegate {
 
     private func send() {
         guard let owner else { return }
-        reader = ResponseHeadReader()
-        speed.restart()
-        sink = .none
+        target = .none
         discardedByteCount = 0
-        discardSeconds = 0
-        lastActivity = owner.now
-        isConnecting = true
+        exchange.reset()
         var request = owner.request(for: self)
         if isFresh { request.usesFreshConnection = true }
-        recorder.begin(request, attemptStart: owner.trace.start)
-        do throws(CurlError) {
-            transfer = try owner.loop.multi.start(request, delegate: self)
-        } catch {
-            recorder.abandon()
-            let context = TransportContext(hasHead: false, isRepeatable: true, sentWholeBody: true)
-            fail(.broken(transportFailure(error, TransferInfo(), context).error))
-        }
+        if let error = exchange.send(request) { fail(.broken(exchange.meaning(ofUnsent: error).error)) }
     }
 
     /// Ends the request and closes its connection. The part reports nothing more. A second call does nothing.
     func stop() {
-        stopTransfer()
+        exchange.stop()
         owner = nil
     }
 
-    private func stopTransfer() {
-        if let transfer, let owner {
-            recorder.end(transfer.info, measured(owner), isWhole: false, in: &owner.trace)
-        }
-        transfer?.cancel()
-        transfer = nil
-    }
-
-    private func measured(_ owner: SegmentedTransfer) -> TransactionRecorder.Request {
-        .init(
-            hop: hop, isOwn: hop.isSame(as: owner.own),
-            hidesRemote: owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
-    }
-
-    /// The metrics of the running request so far.
-    var runningTransaction: TransactionMetrics? {
-        owner.flatMap { recorder.running(transfer, measured($0)) }
-    }
-
-    /// Resumes reading after a pause.
-    func resume() {
-        guard let owner, let transfer, transfer.isPaused else { return }
-        lastActivity = owner.now
-        transfer.resume()
-    }
-
-    // MARK: Speed
-
-    /// Whether the limits let these bytes pass now; otherwise the part is resumed when they do.
-    func mayMove(_ byteCount: Int) -> Bool {
-        guard let pacing, let owner else { return true }
-        let wait = pacing.take(byteCount, .receiving, now: owner.now)
-        if wait > 0 {
-            speed.excuse()
-            pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() }
-        }
-        return wait <= 0
-    }
-
-    private func resumePaced() {
-        guard let owner, !owner.waitForDisk.contains(where: { $0 === self }) else { return }
-        if let pacing, pacing.timeLeft(owner.now) > 0 {
-            let wait = pacing.timeLeft(owner.now)
-            pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() }
-        } else {
-            resume()
-        }
-    }
-
-    func limitsChanged(_ pacing: Pacing?) {
-        self.pacing = pacing
-        resumePaced()
-    }
-
     // MARK: State
-
-    private func noteActivity(_ owner: SegmentedTransfer) {
-        lastActivity = owner.now
-        owner.needSlot()
-    }
-
-    /// Whether a request is under way and reading is not paused.
-    var isReading: Bool { transfer.map { !$0.isPaused } ?? false }
-
-    /// Nanoseconds without a byte; 0 while reading is paused.
-    func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
-
-    /// Called about once a second. Gives up a connection that is idle for longer than `timeout` seconds or
-    /// too slow; the body of a redirect is given up earlier.
-    func secondPassed(_ now: Int64, _ seconds: Double, timeout: Double) {
-        guard let transfer else { return }
-        let isIdle = idleTime(now: now) > Int64(timeout * 1e9)
-        if case .discard(let next, let delay) = sink {
-            discardSeconds += 1
-            guard isIdle || discardSeconds > EngineLimits.discardSecondsMax else { return }
-            stopTransfer()
-            follow(next, after: delay)
-        } else if isIdle {
-            fail(
-                .broken(
-                    TransferError(
-                        .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true)))
-        } else if !isConnecting,
-            let error = speed.secondPassed(seconds, isPaused: transfer.isPaused, phase)
-        {
-            fail(.broken(error))
-        }
-    }
 
     /// Nanoseconds since the part began.
     func age(now: Int64) -> Int64 { now - startedAt }
@@ -195,13 +90,20 @@ final class SegmentPart: EasyDelegate {
     func receivingTime(now: Int64) -> Int64? { answeredAt.map { now - $0 } }
     var latency: Int64 { (answeredAt ?? startedAt) - startedAt }
 
-    var phase: TransferError.Phase {
-        if hasHead { return .receiving }
-        return transfer?.info.timings.preTransfer ?? 0 > 0 ? .waiting : .connecting
+    /// Called about once a second. Gives up a connection that is idle for too long or too slow; the body of a
+    /// redirect is given up earlier.
+    func secondPassed(_ seconds: Double) {
+        if case .discard(let next, let delay) = target {
+            guard exchange.secondPassed(seconds, isUnwanted: true) != nil else { return }
+            exchange.stop()
+            follow(next, after: delay)
+        } else if case .slow(let error)? = exchange.secondPassed(seconds, isUnwanted: false) {
+            fail(.broken(error))
+        }
     }
 
     /// Ends the request and reports the failure to the transfer.
-    func fail(_ failure: SegmentedTransfer.PartFailure) {
+    func fail(_ failure: PartExchanges.PartFailure) {
         guard let owner else { return }
         stop()
         owner.failed(self, failure)
@@ -210,8 +112,7 @@ final class SegmentPart: EasyDelegate {
     /// Notes that so many bytes were written up to `end`.
     func took(_ count: Int, until end: Int64) {
         receivedByteCount += Int64(count)
-        speed.moved(count)
-        recorder.received(count)
+        exchange.received(count, decoded: count)
         written = written.lowerBound..<end
     }
 
@@ -222,96 +123,7 @@ final class SegmentPart: EasyDelegate {
         owner.ended(self)
     }
 
-    // MARK: libcurl's callbacks
-
-    func nameResolved() { if let owner { owner.context.noteResolved(hop.url, for: owner.attempt) } }
-
-    func willConnect(to address: SocketAddress) -> Bool {
-        guard let owner else { return false }
-        recorder.willConnect(transfer, measured(owner), in: &owner.trace)
-        return allows(address, owner)
-    }
-
-    func willSend(to address: SocketAddress) -> Bool {
-        guard let owner else { return false }
-        recorder.willSend(transfer, measured(owner), in: &owner.trace)
-        isConnecting = false
-        owner.needSlot()
-        return allows(address, owner)
-    }
-
-    private func allows(_ address: SocketAddress, _ owner: SegmentedTransfer) -> Bool {
-        owner.context.allows(address, for: owner.attempt, hop.url)
-    }
-
-    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        guard let owner else { return false }
-        noteActivity(owner)
-        switch reader.take(line) {
-        case .more: return true
-        case .complete(let head):
-            recorder.responseStarted()
-            owner.noteHead(head, from: hop.url)
-            answeredAt = owner.now
-            if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.requireCloseNotify() }
-            if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
-            guard owner.attempt.mayBeAnswered(head, of: hop) else {
-                let answersAll = owner.attempt.answersChallenges(of: hop)
-                guard takeHead(head, owner) else { return false }
-                guard answersAll, case .discard(let next, let delay) = sink, next.digest != nil else {
-                    return true
-                }
-                stopTransfer()
-                follow(next, after: delay)
-                return false
-            }
-            reader.hold()
-            return true
-        case .invalid(let rule):
-            return refuse(.responseInvalid, "The server's answer is not HTTP. \(rule)")
-        case .tooLarge:
-            return refuse(.responseTooLarge, "The head of the server's response is too large.")
-        }
-    }
-
-    private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {
-        fail(.refused(TransferError(code, message, phase: .waiting, isRetryable: false), retryAfter: nil))
-        return false
-    }
-
-    /// Judges the head. Returns `false` if the part has ended.
-    private func takeHead(_ head: ResponseHead, _ owner: SegmentedTransfer) -> Bool {
-        switch owner.judge(head, of: self) {
-        case .body: sink = .body
-        case .follow(let next, let delay): sink = .discard(then: next, after: delay)
-        case .failed(let failure): fail(failure)
-        case .stopped: return false
-        }
-        return self.owner != nil
-    }
-
-    /// Judges a held head, if there is one: libcurl did not answer it by itself.
-    private func takeHeldHead() -> Bool {
-        guard let owner, let head = reader.takeHeld() else { return true }
-        return takeHead(head, owner)
-    }
-
-    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        guard let owner, takeHeldHead() else { return .abort }
-        noteActivity(owner)
-        switch sink {
-        case .body:
-            return owner.take(bytes, of: self)
-        case .discard(let next, let delay):
-            discardedByteCount += bytes.count
-            recorder.received(bytes.count)
-            guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
-            stopTransfer()
-            follow(next, after: delay)
-            return .abort
-        case .none: return .proceed
-        }
-    }
+    // MARK: Redirects
 
     private func follow(_ next: Hop, after delay: Double) {
         guard delay <= 0 else {
@@ -320,59 +132,85 @@ final class SegmentPart: EasyDelegate {
             }
             return
         }
-        hop = next
-        pacing = owner?.pacing(at: next.url)
-        owner?.trace.followedRedirect()
+        exchange.hop = next
+        exchange.pace(owner?.pacing(at: next.url))
+        owner?.running.trace.followedRedirect()
         if owner?.move(self, to: next.url) ?? false { send() }
     }
 
     /// Sends the request to where a redirect has led: the connection is granted.
     func goOn() { send() }
+}
 
-    func finished(_ outcome: TransferOutcome) {
-        transfer = nil
-        guard let owner else { return }
-        var outcome = outcome
-        if outcome.lacksCloseNotify, outcome.error == nil, case .body = sink, !owner.hasKnownEnd {
-            outcome.error = .missingCloseNotify
+extension SegmentPart: ExchangeOwner {
+    /// A part sends no body.
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
+    func rewindBody() -> Bool { true }
+    var hasSentBody: Bool { true }
+
+    func refuse(_ error: TransferError) { fail(.refused(error, retryAfter: nil)) }
+
+    /// Judges the head. Returns `false` if the part has ended.
+    func take(_ head: ResponseHead) -> Bool {
+        guard let owner else { return false }
+        answeredAt = owner.now
+        switch owner.judge(head, of: self) {
+        case .body: target = .content
+        case .follow(let next, let delay): target = .discard(then: next, after: delay)
+        case .failed(let failure): fail(failure)
+        case .stopped: return false
         }
-        if outcome.error == nil, !takeHeldHead() { return }
-        owner.context.metrics.connected(outcome.info)
-        recorder.end(
-            outcome.info, measured(owner), isWhole: outcome.error == nil,
-            isBlocked: outcome.blockedAddress != nil, in: &owner.trace)
-        if case .discard(let next, let delay) = sink {
+        return self.owner != nil
+    }
+
+    func answersItself(_ head: ResponseHead) -> Bool {
+        guard case .discard(let next, let delay) = target, next.digest != nil else { return false }
+        exchange.stop()
+        follow(next, after: delay)
+        return true
+    }
+
+    func receive(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
+        guard let owner else { return .abort }
+        switch target {
+        case .content: return owner.take(bytes, of: self)
+        case .discard(let next, let delay):
+            discardedByteCount += bytes.count
+            exchange.receivedUnwanted(bytes.count)
+            guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
+            exchange.stop()
             follow(next, after: delay)
-            return
+            return .abort
+        case .none: return .proceed
         }
-        guard let error = outcome.error else {
+    }
+
+    func endsWithConnection(_ head: ResponseHead) -> Bool {
+        guard case .content = target else { return false }
+        return !(owner?.hasKnownEnd ?? true)
+    }
+
+    var waitsForPlace: Bool { owner?.waitForDisk.contains { $0 === self } ?? true }
+
+    func ended(_ failure: ExchangeFailure?) {
+        guard let owner else { return }
+        if case .discard(let next, let delay) = target { return follow(next, after: delay) }
+        guard let failure else {
             stop()
             owner.ended(self)
             return
         }
-        reader.dropHeld()
-        owner.trace.note(.init(curlCode: error.code, curlMessage: error.text, osError: error.osError))
-        owner.context.logger.debug(
-            "part failed",
-            metadata: [
-                "job": "\(owner.attempt.job)", "attempt": "\(owner.attempt.number)", "cause": "\(error)",
-            ])
-        if outcome.blockedAddress != nil {
-            fail(.refused(blockedAddress(.connecting), retryAfter: nil))
-            return
-        }
-        let context = TransportContext(
-            hasHead: hasHead, isRepeatable: true, sentWholeBody: true,
-            proxy: owner.context.builder.proxyScheme(owner.attempt, hop.url),
-            isSecure: hop.url.scheme == .https, host: hop.url.host)
-        let failure = transportFailure(error, outcome.info, context)
-        if failure.mayRepeatAtOnce, !isFresh {
+        exchange.note(failure.error)
+        let meaning = exchange.meaning(of: failure)
+        if meaning.mayRepeatAtOnce, !isFresh {
             isFresh = true
             send()
-        } else if failure.error.code == .responseTooLarge || error.headFault != nil {
-            fail(.refused(failure.error, retryAfter: nil))
+        } else if failure.outcome.blockedAddress != nil || meaning.error.code == .responseTooLarge
+            || failure.error.headFault != nil
+        {
+            fail(.refused(meaning.error, retryAfter: nil))
         } else {
-            fail(.broken(failure.error))
+            fail(.broken(meaning.error))
         }
     }
 }

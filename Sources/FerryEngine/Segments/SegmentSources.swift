@@ -169,7 +169,7 @@ struct SegmentSources: Sendable {
 
     /// Returns the source to ask instead of one that does not respond. `target`: the file; `nil` if nothing
     /// is known of it.
-    func substitute(for index: Int, _ target: SegmentedTransfer.Target?) -> Int? {
+    func substitute(for index: Int, _ target: PartExchanges.Target?) -> Int? {
         let stopped = Set(sources.indices.filter { sources[$0].hasStopped || $0 == index })
         return target == nil
             ? lead(except: stopped) : forRange(running: [:], lead: target?.lead, except: stopped)

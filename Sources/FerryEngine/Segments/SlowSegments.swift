@@ -2,7 +2,7 @@ import FerryCore
 
 /// The slowest connection decides when a file is complete. A connection without progress is given up long
 /// before the job's timeout if that costs nothing: no other bytes are left to fetch, or there is a mirror.
-extension SegmentedTransfer {
+extension PartExchanges {
     /// Called once a second, when all useful connections are in use: gives up at most one that makes no
     /// progress.
     func endStalledPart() {
@@ -14,11 +14,11 @@ extension SegmentedTransfer {
             .stopped(
                 TransferError(
                     .timedOut, "No byte moved, and there was another connection or mirror to ask.",
-                    phase: part.phase, isRetryable: true)))
+                    phase: part.exchange.phase, isRetryable: true)))
     }
 
     private func isIdle(_ part: SegmentPart) -> Bool {
-        part.idleTime(now: now) > Int64(context.configuration.stallSeconds * 1e9)
+        part.exchange.idleTime > Int64(context.configuration.stallSeconds * 1e9)
     }
 
     /// Whether the rest of a part is all that is left to fetch. A part without a response may only be slow,

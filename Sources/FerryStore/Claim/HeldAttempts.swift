@@ -314,11 +314,13 @@ final class HeldAttempts: Sendable {
     /// Attempts whose begin is to be recorded at `now`, at most `count`. `isUrgent`: without a delay.
     func unrecordedBegins(_ count: Int, at now: Int64, isUrgent: (Attempt) -> Bool) -> [Attempt] {
         state.withLock { state in
-            guard !state.begun.isEmpty else { return [] }
-            let due = state.begun.values.lazy.filter {
-                $0.at <= now - Self.recordingDelay || isUrgent($0.attempt)
+            var due: [Attempt] = []
+            for begun in state.begun.values where due.count < count {
+                if begun.at <= now - Self.recordingDelay || isUrgent(begun.attempt) {
+                    due.append(begun.attempt)
+                }
             }
-            return due.prefix(count).map(\.attempt)
+            return due
         }
     }
 

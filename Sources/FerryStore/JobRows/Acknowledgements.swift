@@ -1,7 +1,6 @@
 import FerryCore
 import Postgres
 import Synchronization
-import Sys
 
 /// Acknowledges results of finished jobs. Any thread.
 struct Acknowledgements {

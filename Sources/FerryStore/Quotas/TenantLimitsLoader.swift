@@ -1,6 +1,5 @@
 package import FerryCore
 import Postgres
-import Sys
 
 /// Loads `TenantQuotas` from the table `tenant_limits`: at each heartbeat, and when a node notifies that
 /// limits have changed. Any thread.

@@ -1,5 +1,4 @@
 import FerryCore
-import Logging
 import Postgres
 import Sys
 

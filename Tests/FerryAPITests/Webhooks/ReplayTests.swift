@@ -77,10 +77,9 @@ struct ReplayTests {
         let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
         var rules = AcknowledgementRules()
         rules.endpoint = WebhookID(high: 1, low: 1)
-        // In the form that finish_jobs.sql writes.
-        let asked = Array(#"{"acknowledgement":"#.utf8) + rules.encode() + Array(",".utf8)
+        let asked = rules.encode()
         fixture.store.finish(id, .succeeded) {
-            $0.storedSpec = StoredSpec(asked + $0.storedSpec.json.dropFirst())
+            $0.storedSpec = StoredSpec($0.storedSpec.json, endpointAcknowledgement: asked)
         }
         let shown = try fixture.send("GET", "/v1/jobs/\(id)")
         #expect(shown.json["acknowledgement"]?["endpoint"]?.string == "\(WebhookID(high: 1, low: 1))")

@@ -122,11 +122,10 @@ struct EventTests {
     @Test("an acknowledgement that an endpoint asks for is shown since the end of the job")
     func endpointAcknowledgement() throws {
         var record = try later(.succeeded)
-        var spec = try spec("later")
         var rules = AcknowledgementRules()
         rules.endpoint = WebhookID(high: 1, low: 1)
-        spec.acknowledgement = rules
-        record.storedSpec = StoredSpec(spec.encodeStored())
+        record.storedSpec = StoredSpec(
+            try spec("later").encodeStored(), endpointAcknowledgement: rules.encode())
         let started = try JSON.parse(event(.jobStarted, revision: 5, .running).jobJSON(record))
         let succeeded = try JSON.parse(event(.jobSucceeded, revision: 8, .succeeded).jobJSON(record))
         #expect(started["acknowledgement"] == .null)

@@ -1,5 +1,6 @@
 import FerryCore
 import Synchronization
+import Sys
 import TestSupport
 import Testing
 
@@ -12,7 +13,7 @@ import Testing
         private struct State {
             var bytes: [UInt8] = []
             var hasEnded = false
-            var waiting: (@Sendable () -> Void)?
+            var waiting: Callback?
         }
         private let state = Mutex(State())
         let byteCount: Int64?
@@ -46,7 +47,9 @@ import Testing
             }
         }
 
-        func whenReadable(_ body: @escaping @Sendable () -> Void) { state.withLock { $0.waiting = body } }
+        func whenReadable(_ body: @escaping @Sendable () -> Void) {
+            state.withLock { $0.waiting = Callback(body) }
+        }
         func checkUnchanged() throws(TransferError) {}
     }
 

@@ -141,6 +141,32 @@ struct RelayTransactionTests {
         #expect(try log().isGapFree)
     }
 
+    @Test("the delivery that is committed with a result has the job, secrets and trace of the row")
+    func jobInHand() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        try eventually("a job on an idle node") {
+            let job = try node.submit(
+                newJob(
+                    path: "a?key=hush", webhook: true, webhookEvents: [.jobSucceeded],
+                    sealedSecrets: Array("secret".utf8), traceparent: "00-1-2-01"))
+            node.end(try node.attempt(), success)
+            guard try isToldWithResult(job.id) else { return false }
+            let record = try node.job(job.id).get().record
+            let event = try #require(try log().events.last { $0.record.job == job.id }).record
+            var parameters = Parameters()
+            parameters.append(job.id)
+            let delivery = try connection.execute(
+                Statement(
+                    "delivery", "SELECT job_json, secrets, traceparent FROM deliveries WHERE job = $1::uuid",
+                    parameters: 1), parameters)
+            #expect(delivery.bytes(0, 0) == event.jobJSON(record))
+            #expect(delivery.bytes(0, 1) == Array("secret".utf8) && delivery.text(0, 2) == "00-1-2-01")
+            return true
+        }
+    }
+
     @Test("a result does not wait for a pass that is under way")
     func besidePass() throws {
         let node = try TestNode(database.url)

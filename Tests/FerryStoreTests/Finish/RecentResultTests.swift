@@ -107,12 +107,32 @@ struct RecentResultTests {
         #expect(results.record(of: jobs[1].lease.job, tenant: "acme", at: 2_000_000_000) == nil)
     }
 
+    @Test("a finished job in hand stands for its row only if nothing has changed it")
+    func inHand() {
+        let job = finishedJob()
+        let committed = { (revision: Int32, isAcknowledged: Bool) in
+            RecentResults.Committed(
+                job: job.lease.job, revision: revision, startedAt: Timestamp(microseconds: 7),
+                isAcknowledged: isAcknowledged)
+        }
+        let revision = job.record.revision
+        #expect(job.eventJob(committed(revision, false))?.record.startedAt == Timestamp(microseconds: 7))
+        #expect(job.eventJob(committed(revision + 1, false)) == nil)
+        #expect(job.eventJob(committed(revision, true)) == nil)
+    }
+
     private func finishedJob() -> FinishedJob {
         let job = newJob()
         let record = JobRecord(
             id: job.id, tenant: "acme", state: .succeeded, waitingFor: nil, revision: 1, attempt: 1,
             failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
             retryOf: nil, storedSpec: job.storedSpec)
-        return FinishedJob(Lease(job: job.id, attempt: 1, revision: 1), record, lastAttempt: [])
+        let attempt = Attempt(
+            job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: "acme",
+            createdAt: record.createdAt, startedAt: record.createdAt, spec: job.spec,
+            storedSpec: job.storedSpec, secrets: JobSecrets(), payload: nil, origin: job.origin,
+            scopePath: "/a", traceparent: nil, retryOf: nil, isCancelRequested: false)
+        return FinishedJob(
+            Lease(job: job.id, attempt: 1, revision: 1), record, of: attempt, lastAttempt: [])
     }
 }

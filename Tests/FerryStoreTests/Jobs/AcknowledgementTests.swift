@@ -284,6 +284,31 @@ struct AcknowledgementTests {
         #expect((isLeft != nil) == namesRevision)
     }
 
+    @Test("the acknowledgement that an endpoint requires is shown since the end, beside the job's secret URL")
+    func byEndpoint() throws {
+        let endpoint = WebhookID(high: 1, low: 1)
+        let rules = rules { $0.endpoint = endpoint }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO webhooks (id, created_at, updated_at, disable_after, is_enabled, is_ordered,
+                    format, tenant, url, retry_delays, public_key, keys, acknowledgement)
+                VALUES ('\(endpoint.uuidText)', now(), now(), 3600, true, false, 'standard', 'acme',
+                    'https://one.example/', '{}', '', '', '\(String(decoding: rules.encode(), as: UTF8.self))')
+                """)
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let plain = newJob(path: "a?key=hush")
+        let job = NewJob(
+            id: plain.id, tenant: "acme", JobRequest(plain.spec), sealing: .inverted, traceparent: nil,
+            retryOf: nil)
+        let id = try finish(node, job)
+        let record = try node.job(id).get().record
+        #expect(record.storedSpec.whole(opening: .inverted)?.request.url == plain.spec.request.url)
+        #expect(record.spec?.acknowledgement == rules)
+        #expect(try unacknowledged(node) == [id])
+    }
+
     @Test("acknowledging a waiting job, a job without rules or another tenant's job is refused")
     func refusals() throws {
         let node = try TestNode(database.url)

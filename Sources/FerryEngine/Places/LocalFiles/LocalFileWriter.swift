@@ -224,7 +224,7 @@ final class LocalFileWriter: StagedWriter {
         }
         let onLoop = loop.runner
         return DigestTail(bytes, plan.digests, fileThreads: setting.fileThreads) {
-            onLoop { $0.resume(attempt) }
+            onLoop { $0.take(.placeCaughtUp, for: attempt) }
         }
     }
 

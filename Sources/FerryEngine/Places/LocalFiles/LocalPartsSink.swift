@@ -73,7 +73,7 @@ final class LocalPartsSink: PartsSink {
         let (key, onLoop) = (AttemptKey(attempt), loop.runner)
         let made = LocalPartsWriter(
             file, plan.digests, fileThreads: place.fileThreads, stage: loop.stage, syncs: place.syncs
-        ) { onLoop { $0.resume(key) } }
+        ) { onLoop { $0.take(.placeCaughtUp, for: key) } }
         made.allowance = plan.allowance
         made.writeFailed = { [weak self] in self?.writeFailed?($0) }
         plan.content.show(file)

@@ -1,9 +1,9 @@
 import Curl
 import FerryCore
 
-/// An attempt of a download that several connections or URLs may serve. Each part of the file is a request of
-/// its own and is written at its offset into one partial file. Loop thread only.
-final class SegmentedTransfer: RunningAttempt {
+/// The requests of a download that several connections or URLs may serve. Each part of the content is an
+/// exchange of its own, and is written at its offset. Loop thread only.
+final class PartExchanges: AttemptExchanges {
     /// Reason for which a request was of no use.
     enum PartFailure {
         /// The connection failed, or the request timed out: another request may succeed.
@@ -40,20 +40,17 @@ final class SegmentedTransfer: RunningAttempt {
         let mimeType: String?
     }
 
-    private(set) var attempt: Attempt
-    let key: AttemptKey
-    let progress: ProgressMeter
-    unowned let loop: EngineLoop
-    var context: EngineContext { loop.context }
+    unowned let running: RunningAttempt
+    var attempt: Attempt { running.attempt }
+    var context: EngineContext { running.context }
+    var loop: EngineLoop { running.loop }
+    var progress: ProgressMeter { running.progress }
     /// Now on the loop's clock, in nanoseconds.
     var now: Int64 { loop.multi.now }
 
-    private(set) var machine = AttemptMachine()
-    private let resourceDeadline: Int64
-    private var isBulk: Bool
-    /// `nil` until the attempt begins.
-    private(set) var sink: (any PartsSink)?
-    private(set) var publication: Publication?
+    /// The attempt's content at its place; `nil` until the attempt begins.
+    private(set) var content: (any PartsSink)?
+    var sink: (any ByteSink)? { content }
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
     /// The job's places in its own limit and in all others.
@@ -67,7 +64,6 @@ final class SegmentedTransfer: RunningAttempt {
     private(set) var head: (head: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
-    var awaitsResumption = false
     /// Whether some bytes in the file come from an earlier attempt.
     var holdsEarlierBytes = false
     var restartCount = 0
@@ -77,8 +73,6 @@ final class SegmentedTransfer: RunningAttempt {
     var isJoined = false
     /// Whether the file was fetched again because joined bytes were wrong.
     var hasFetchedAgain = false
-    /// Bytes of earlier attempts.
-    var foundByteCount: Int64 = 0
     /// Broken parts in a row that brought few bytes.
     var smallStepCount = 0
     /// Number of connections without progress that were given up early.
@@ -86,8 +80,6 @@ final class SegmentedTransfer: RunningAttempt {
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
-    /// Whether bytes are to be left to a later attempt.
-    private var leavesBytes = false
     /// Source of the bytes of an earlier attempt (`PartialRecord.source`).
     var earlierSource: String?
     /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
@@ -103,36 +95,19 @@ final class SegmentedTransfer: RunningAttempt {
     var connections: AttemptConnections
     /// Reason for which the last request was not sent, if a host may not be used.
     var hold: HostHold?
-    var slot: HeldSlot
-    var putAside: PartialDownload?
-    var diskSeconds = 0
-    /// The outcome that is reported as soon as a file thread has saved the bytes.
-    var awaitedReport: AttemptResult.Outcome?
-    var trace: AttemptTraceBuilder
-    /// The job's own request as the attempt began.
-    let own: TransactionLog.OwnRequest
 
-    init(_ assigned: AssignedAttempt, _ url: WebURL, on loop: EngineLoop) {
-        attempt = assigned.attempt
-        key = AttemptKey(assigned.attempt)
-        progress = assigned.progress
-        isBulk = assigned.isBulk
-        self.loop = loop
+    init(of running: RunningAttempt) {
+        self.running = running
+        let (attempt, loop) = (running.attempt, running.loop)
         let now = loop.multi.now
-        slot = HeldSlot(since: now)
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = attempt.spec.integrity.provesFile
         connections = AttemptConnections(own: attempt.scope)
-        own = .init(attempt.spec.request)
-        let startedAt = loop.context.clock.now()
-        trace = AttemptTraceBuilder(startedAt: startedAt, own: own)
-        let left = min(max(0, attempt.expiry - startedAt), 1e9)
-        resourceDeadline = now + Int64(left * 1e9)
-        let place = assigned.attempt.delayedRedirect?.place ?? 0
-        let landing = assigned.attempt.firstHop.map { (hop: $0, place: place) }
+        let place = attempt.delayedRedirect?.place ?? 0
+        let landing = attempt.firstHop.map { (hop: $0, place: place) }
         sources = SegmentSources(
             // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
-            url, landing: landing,
+            attempt.spec.request.webURL, landing: landing,
             mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
             // Several parts may fail at the same time.
@@ -142,53 +117,52 @@ final class SegmentedTransfer: RunningAttempt {
     // MARK: State machine
 
     /// Looks for the bytes of earlier attempts.
-    func begin() {
-        prepare { () throws(TransferError) in
-            let sink = try context.places[attempt.spec.contentLocation].partsSink(for: attempt, on: loop)
-            sink.writeFailed = { [weak self] in self?.fail($0) }
-            self.sink = sink
-            try open(sink)
-        }
+    func begin() throws(TransferError) {
+        let sink = try context.places[attempt.spec.contentLocation].partsSink(for: attempt, on: loop)
+        sink.writeFailed = { [weak self] in self?.fail($0) }
+        content = sink
+        try running.open(sink)
     }
 
-    func handle(_ event: AttemptMachine.Event) {
-        var event = event
-        if case .storageFailed(let error) = event, mayFetchAgain(after: error) { event = .fetchAgain }
-        for action in machine.handle(event) { perform(action) }
+    func revise(_ event: AttemptMachine.Event) -> AttemptMachine.Event? {
+        if case .storageFailed(let error) = event, mayFetchAgain(after: error) { return .fetchAgain }
+        return event
     }
 
-    private func perform(_ action: AttemptMachine.Action) {
+    func perform(_ action: AttemptMachine.Action) {
         switch action {
         case .start:
             isFetching = true
             fill()
         case .stopTransfer: stopParts()
         case .store: publish()
-        case .revokeStorage: publication?.revoke()
-        case .discardBytes:
-            isFetching = false
-            putAside = nil
-            sink?.abort()
+        case .discardBytes: isFetching = false
         case .keepBytes:
             isFetching = false
-            leavesBytes = sink?.keep() ?? false
-        case .report(let outcome):
-            guard leavesBytes else { return report(outcome, partial: putAside) }
-            leavesBytes = false
-            leaveBytes(then: outcome)
-        case .leave: leave()
-        case .follow, .change, .startLater, .endPreparation:
+            content?.setRanges(ByteRanges(plan?.doneRanges ?? []))
+        case .report: endConnections()
+        case .leave: stopParts()
+        case .follow, .change, .startLater, .endPreparation, .revokeStorage:
             // Parts follow redirects themselves and send no body. Looking for earlier bytes is fast.
             break
         }
     }
 
+    func take(_ reply: ExchangeReply) {
+        switch reply {
+        case .placeCaughtUp: placeCaughtUp()
+        case .contentRemoved: contentRemoved()
+        // Parts send no body.
+        case .bodyOpened, .bodyReadable: break
+        }
+    }
+
     /// All bytes have been received.
     func complete() {
-        do throws(TransferError) { try sink?.flush() } catch { return fail(error) }
+        do throws(TransferError) { try content?.flush() } catch { return fail(error) }
         isFetching = false
-        handle(.head(.accept))
-        handle(.transferEnded(nil))
+        running.handle(.head(.accept))
+        running.handle(.transferEnded(nil))
     }
 
     /// No source is left: ends the attempt with a question about the job's own URL, or with the best error of
@@ -196,18 +170,18 @@ final class SegmentedTransfer: RunningAttempt {
     func giveUp() {
         isFetching = false
         if let question = sources.question {
-            handle(.head(.ask(question)))
-            return handle(.transferEnded(nil))
+            running.handle(.head(.ask(question)))
+            return running.handle(.transferEnded(nil))
         }
         let none = TransferError(
             .internalError, "No source of the file is left.", phase: .connecting, isRetryable: true)
         let verdict = sources.verdict ?? (none, nil)
-        handle(.head(.refuse(verdict.error, retryAfter: verdict.retryAfter)))
-        handle(.transferEnded(nil))
+        running.handle(.head(.refuse(verdict.error, retryAfter: verdict.retryAfter)))
+        running.handle(.transferEnded(nil))
     }
 
     /// Ends the attempt with an error that no other source can avoid.
-    func fail(_ error: TransferError) { handle(.bodyRefused(error)) }
+    func fail(_ error: TransferError) { running.handle(.bodyRefused(error)) }
 
     private func stopParts() {
         isFetching = false
@@ -221,45 +195,28 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     private func publish() {
-        guard let sink, let digests = sink.digests else { return }
-        needSlot()
+        guard let content, let digests = content.digests else { return }
+        running.needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
         endConnections()
-        let verified = digests.verification(
-            attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)
-        let ended = result(.released, partial: nil)
+        let isDelimited = head?.head.isDelimited("GET") ?? false
         do throws(TransferError) {
-            publication = try sink.commit { [loop, offset = progress.resumedAtOffset] content in
-                loop.publication(of: content, digests, verified, ended, resumedAt: offset)
-            }
+            try running.publish(
+                content, digests,
+                digests.verification(attempt.spec.integrity, isDelimited: isDelimited))
         } catch {
-            handle(.storageFailed(error))
+            running.handle(.storageFailed(error))
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
-        leave()
-        let outcome = settled(outcome).weighed(gained: partial.map { $0.byteCount - foundByteCount })
-        if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
-        context.report(result(outcome, partial: partial))
-    }
-
-    private func leave() {
-        takeBackSlot()
-        sink?.release()
-        stopParts()
-        if isBulk { context.bulk.ended(on: loop.index) }
-        loop.ended(key)
-    }
-
-    private func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
+    func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
         var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: head.map { $0.head.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
-            trace: trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
+            trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
             endedAtOtherHost: endedAtOtherHost)
-        result.lentSeconds = slot.lentSeconds
+        result.lentSeconds = running.slot.lentSeconds
         if case .failed = outcome {
             result.delayedRedirect = sources.delayedRedirect.map {
                 DelayedRedirect($0.hop, at: $0.place, after: attempt)
@@ -271,14 +228,13 @@ final class SegmentedTransfer: RunningAttempt {
     /// Whether the outcome says nothing about the job's origin. With mirrors it is unknown which source
     /// failed; refusals are reported when they happen.
     private var endedAtOtherHost: Bool {
-        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || trace.diagnostics.isOwnShortage
+        attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || running.trace.diagnostics.isOwnShortage
             || head.map { $0.url.origin != attempt.origin } ?? false
     }
 
     /// Forgets the file: none of its bytes count any more.
     func forgetFile() {
         stopParts()
-        publication = nil
         plan = nil
         target = nil
         suppliers = []
@@ -289,9 +245,9 @@ final class SegmentedTransfer: RunningAttempt {
         progress.set(received: 0)
     }
 
-    /// The useless file is removed, and its name is free.
-    func cleared() {
-        guard !machine.isEnded else { return }
+    /// The useless content is removed, and another one can begin.
+    func contentRemoved() {
+        guard !running.isEnded else { return }
         isClearing = false
         isFetching = true
         fill()
@@ -325,10 +281,6 @@ final class SegmentedTransfer: RunningAttempt {
         return sources[source].validator ?? (hasDigest ? nil : target?.validator)
     }
 
-    func judge(_ error: TransferError, expecting total: Int64?) -> TransferError {
-        sink?.judge(error, of: attempt, expecting: total) ?? error
-    }
-
     /// Makes this the response that clients see.
     func show(_ head: ResponseHead, from url: WebURL) {
         self.head = (head, url)
@@ -336,11 +288,11 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// Begins the content. `announced`: digests in the first response.
     func beginContent(_ announced: [ExpectedDigest]) throws(TransferError) {
-        guard let sink, !sink.isBegun else { return }
-        if let head { try sink.takeName(from: head.head, head.url) }
+        guard let content, !content.isBegun else { return }
+        if let head { try content.takeName(from: head.head, head.url) }
         let plan = contentPlan(announced)
         try plan.allowance?.need(target?.total ?? 0)
-        try sink.begin(plan)
+        try content.begin(plan)
     }
 
     /// The content as a sink has to know it. `announced`: digests in the first response.
@@ -352,13 +304,6 @@ final class SegmentedTransfer: RunningAttempt {
             allowance: context.allowance(of: attempt))
     }
 
-    func becomeBulk() {
-        guard !isBulk else { return }
-        isBulk = true
-        context.bulk.note(attempt.origin)
-        context.bulk.began(on: loop.index)
-    }
-
     /// Returns the limits that hold for a part from `url`; `nil` if none does.
     func pacing(at url: WebURL) -> Pacing? {
         context.rates.pacing(of: attempt, at: url, job: rate, places: places)
@@ -366,7 +311,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     func adopt(_ edit: AttemptEdit) {
         let (before, isChanged) = (attempt.spec, edit.changesRequest(of: attempt))
-        attempt = attempt.edited(by: edit)
+        running.apply(edit)
         let new = edit.spec
         if new.bytesPerSecondMax != before.bytesPerSecondMax {
             rate = new.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
@@ -394,29 +339,26 @@ final class SegmentedTransfer: RunningAttempt {
             return now.holds(like: before)
         }
         if isSame { places = before }
-        for change in changes { change.part.limitsChanged(isSame ? change.part.pacing : change.pacing) }
+        for (part, pacing) in changes {
+            if !isSame { part.exchange.pace(pacing) }
+            part.exchange.resume()
+        }
     }
 
     func note(_ source: Int, _ change: (inout MirrorQuality) -> Void) {
         context.mirrors.note(sources[source].url.origin, change)
     }
 
-    var snapshot: AttemptSnapshot {
-        let running = parts.values.sorted { $0.id < $1.id }.compactMap(\.runningTransaction)
-        return trace.snapshot(attempt.number, running: running)
+    var runningTransactions: [TransactionMetrics] {
+        parts.values.sorted { $0.id < $1.id }.compactMap(\.exchange.runningTransaction)
     }
 
     // MARK: Time
 
     func secondPassed(_ now: Int64, _ seconds: Double) {
-        progress.measure(seconds: seconds)
         recordProgress(now)
-        guard now < resourceDeadline else {
-            let phase = parts.values.first?.phase ?? .connecting
-            return handle(.timedOut(attempt.overdue(phase)))
-        }
-        let timeout = attempt.spec.request.timeoutForRequest
-        for part in Array(parts.values) { part.secondPassed(now, seconds, timeout: timeout) }
+        if running.endIfOverdue(now, parts.values.first?.exchange.phase ?? .connecting) { return }
+        for part in Array(parts.values) { part.secondPassed(seconds) }
         for part in parts.values { measure(part) }
         fill()
         endStalledPart()

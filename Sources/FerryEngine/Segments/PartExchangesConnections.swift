@@ -2,7 +2,7 @@ import FerryCore
 
 /// Connections of parts: the lease permits one connection to the job's own origin; every other one is asked
 /// for.
-extension SegmentedTransfer {
+extension PartExchanges {
     /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that
     /// is known later, `fill` is called again.
     func connect(to source: Int) -> RequestScope? {
@@ -107,6 +107,6 @@ extension SegmentedTransfer {
     func waitForHosts() {
         guard connections.asked.isEmpty, let hold else { return }
         isFetching = false
-        handle(.putOff(hold))
+        running.handle(.putOff(hold))
     }
 }

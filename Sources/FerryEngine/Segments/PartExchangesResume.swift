@@ -2,15 +2,12 @@ import Curl
 import FerryCore
 
 /// Continues the bytes of an earlier attempt, leaves bytes to a later one, and restarts the file.
-extension SegmentedTransfer {
-    func sinkOpened() {
-        let failure = sink?.opened()
-        let earlier = sink?.earlier
-        noteOpened(hasBytes: earlier != nil)
-        prepare { () throws(TransferError) in
-            if let earlier, !(try goOn(from: earlier)) { _ = sink?.drop() }
+extension PartExchanges {
+    func sinkOpened(_ failure: TransferError?) {
+        running.prepare { () throws(TransferError) in
+            if let earlier = content?.earlier, !(try goOn(from: earlier)) { _ = content?.drop() }
             if let failure { throw failure }
-            handle(.prepared)
+            running.handle(.prepared)
         }
     }
 
@@ -22,7 +19,7 @@ extension SegmentedTransfer {
             record.validator != nil || hasDigest || mayGoByLength
         else { return false }
         take(earlier, total)
-        try sink?.resume(contentPlan(record.announced))
+        try content?.resume(contentPlan(record.announced))
         return true
     }
 
@@ -35,11 +32,11 @@ extension SegmentedTransfer {
         }
         self.plan = plan
         holdsEarlierBytes = true
-        foundByteCount = plan.doneByteCount
+        running.foundByteCount = plan.doneByteCount
         earlierSource = record.source
         progress.resume(at: plan.doneByteCount)
         progress.expect(toReceive: total)
-        if total >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        if total >= EngineLimits.bulkByteCountMin { running.becomeBulk() }
     }
 
     /// Whether the job accepts an equal length as proof of the same file.
@@ -58,37 +55,32 @@ extension SegmentedTransfer {
             validator: target.validator, total: total)
         record.isSequential = false
         record.describe(target.mimeType, announced)
-        sink?.becomeResumable(record)
+        content?.becomeResumable(record)
         recorded = (now, 0)
     }
 
     /// From time to time writes into the record which ranges are done.
     func recordProgress(_ now: Int64) {
-        guard isFetching, let sink, sink.isBegun, let plan, now - recorded.at >= EngineLimits.recordInterval,
+        guard isFetching, let content, content.isBegun, let plan,
+            now - recorded.at >= EngineLimits.recordInterval,
             plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
         else { return }
-        do throws(TransferError) { try sink.flush() } catch { return fail(error) }
+        do throws(TransferError) { try content.flush() } catch { return fail(error) }
         recorded = (now, plan.doneByteCount)
-        sink.checkpoint(ByteRanges(plan.doneRanges))
-    }
-
-    /// Reports the outcome as soon as the received bytes are left to a later attempt.
-    func leaveBytes(then outcome: AttemptResult.Outcome) {
-        awaitedReport = outcome
-        sink?.setRanges(ByteRanges(plan?.doneRanges ?? []))
-        let (key, onLoop) = (key, loop.runner)
-        sink?.leave { partial in onLoop { $0.report(outcome, for: key, partial: partial) } }
+        content.checkpoint(ByteRanges(plan.doneRanges))
     }
 
     // MARK: Waiting
 
-    var isConnecting: Bool { parts.values.allSatisfy(\.isConnecting) }
-
-    func idleTime(_ now: Int64) -> Int64 {
-        isFetching ? parts.values.map { $0.idleTime(now: now) }.min() ?? 0 : 0
+    var activity: ExchangeActivity {
+        ExchangeActivity(
+            idleTime: isFetching ? parts.values.map(\.exchange.idleTime).min() ?? 0 : 0,
+            isConnecting: isConnecting,
+            waitsForServer: isFetching && parts.values.contains(where: \.exchange.isReading),
+            waitsForPlace: !waitForDisk.isEmpty || isClearing)
     }
 
-    var waitsForServer: Bool { isFetching && parts.values.contains(where: \.isReading) }
+    private var isConnecting: Bool { parts.values.allSatisfy { !$0.exchange.mayHaveReached } }
 
     var unansweredScope: RequestScope? {
         guard !isConnecting, plan == nil, attempt.spec.mirrors.isEmpty, !attempt.hasOwnProxy,
@@ -97,21 +89,12 @@ extension SegmentedTransfer {
         return attempt.scope(of: part.hop.url)
     }
 
-    var waitsForDisk: Bool {
-        machine.waitsForDisk || !waitForDisk.isEmpty || isClearing || awaitedReport != nil
-    }
-
-    func giveUpOnDisk(_ error: TransferError) {
-        if let outcome = awaitedReport { return report(outcome, partial: nil) }
-        guard publication?.revoke() ?? true else { return }
-        handle(.diskTimedOut(error))
-    }
-
-    func digestCaughtUp() {
-        guard sink?.hasCaughtUp ?? false else { return }
+    /// Resumes reading, as file threads are no longer far behind.
+    func placeCaughtUp() {
+        guard content?.hasCaughtUp ?? false else { return }
         let waiting = waitForDisk
         waitForDisk = []
-        for part in waiting { part.resume() }
+        for part in waiting { part.exchange.resume() }
     }
 
     // MARK: Restart
@@ -144,9 +127,9 @@ extension SegmentedTransfer {
             return giveUp()
         }
         forgetFile()
-        guard let sink, sink.isBegun else { return cleared() }
+        guard let content, content.isBegun else { return contentRemoved() }
         isClearing = true
-        let (key, onLoop) = (key, loop.runner)
-        sink.discard { onLoop { $0.cleared(key) } }
+        let (key, onLoop) = (running.key, loop.runner)
+        content.discard { onLoop { $0.take(.contentRemoved, for: key) } }
     }
 }

@@ -1,3 +1,5 @@
+package import FerryCore
+
 /// The connections of one session to one origin: what its limit of connections counts together.
 package struct ConnectionPool: Hashable, Sendable {
     package let tenant: String
@@ -15,10 +17,22 @@ package struct ConnectionPool: Hashable, Sendable {
 
 /// Counts the connections that a node uses, by pool. A pure value.
 ///
-/// Each owner (an attempt) has at most one *first* connection, to the origin of its own job; it may return it
+/// Each owner has at most one *first* connection, to the origin of its own job; it may return it
 /// and ask for it again. Further connections are counted by number. All count, whoever has allowed them; only
 /// those that name a limit are refused at it.
-package struct PermitLedger<Owner: Hashable & Sendable>: Sendable {
+package struct PermitLedger: Sendable {
+    /// An attempt that uses connections.
+    package struct Owner: Hashable, Sendable {
+        package let job: JobID
+        package let attempt: Int32
+
+        /// Creates an owner.
+        package init(job: JobID, attempt: Int32) {
+            self.job = job
+            self.attempt = attempt
+        }
+    }
+
     /// Answer to an owner that asks for its first connection again.
     package enum Answer: Sendable, Equatable {
         case granted

@@ -223,6 +223,8 @@ struct QueueView {
             claims.scanAfter = scanAfter
             if scanAfter == .min {
                 queueState.hostState.connections.recount()
+                // Held jobs of hosts that are limited by now go back, also those that wait for a connection.
+                if claims.hasLimits { queueState.held.takeInAll() }
                 scanRequest = queueState.backlog.wantedScan
                 claims.limitedSessions = queueState.limitedQueues(sessions)
             }

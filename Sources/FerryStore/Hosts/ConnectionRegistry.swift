@@ -11,16 +11,8 @@ import Sys
 /// the database for all requests that have gathered (`ConnectionTransaction`), and writes there which
 /// connections were given back.
 final class ConnectionRegistry: Sendable {
-    /// Attempt that holds connections.
-    struct Owner: Hashable, Sendable {
-        let job: JobID
-        let attempt: Int32
+    typealias Owner = PermitLedger.Owner
 
-        init(_ attempt: Attempt) {
-            job = attempt.job
-            self.attempt = attempt.number
-        }
-    }
     struct Key: Hashable, Sendable {
         let owner: Owner
         let scope: RequestScope
@@ -58,7 +50,7 @@ final class ConnectionRegistry: Sendable {
     /// The state of the registry, under its lock.
     struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
-        var ledger = PermitLedger<Owner>()
+        var ledger = PermitLedger()
         /// Replies to owners that wait for their first connection.
         var waiting: [Owner: @Sendable (ConnectionGrant) -> Void] = [:]
         /// Pools with queued jobs that no node has leased.
@@ -271,4 +263,8 @@ extension ConnectionPool {
 extension Attempt {
     /// The pool of its first connection.
     var pool: ConnectionPool { ConnectionPool(tenant: tenant, session: spec.session, origin: origin) }
+}
+
+extension PermitLedger.Owner {
+    init(_ attempt: Attempt) { self.init(job: attempt.job, attempt: attempt.number) }
 }

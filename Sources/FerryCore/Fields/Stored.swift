@@ -48,7 +48,8 @@ extension Stored where Object: SealedFields {
         self.init(object, sealing: object.secretMembers, seal)
     }
 
-    /// Returns the object with its secret values. Throws if the stored form is damaged or cannot be decrypted.
+    /// Returns the object with its secret values. Throws if the stored form is damaged or cannot be
+    /// decrypted.
     public func read(opening seal: SecretSeal) throws(StoredJSONError) -> Object {
         if let object { return object }
         return try Object(restoring: StoredObject(json, opening: seal))

@@ -42,8 +42,8 @@ public struct EgressPolicy: Sendable {
         return isPublic(address) && scheme.allows(port: port)
     }
 
-    /// Returns why an endpoint is not accepted, as a sentence, or `nil` if it may be tried. Every address that
-    /// it leads to is checked again before it is connected.
+    /// Returns why an endpoint is not accepted, as a sentence, or `nil` if it may be tried. Every address
+    /// that it leads to is checked again before it is connected.
     public func refusal(of endpoint: EndpointAddress) -> String? {
         let (scheme, port) = (endpoint.scheme, endpoint.port)
         if let address = endpoint.address {

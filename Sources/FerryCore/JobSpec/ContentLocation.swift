@@ -1,4 +1,5 @@
-/// The place where the bytes of a job are kept: a sink has committed them there, and a source opens them again.
+/// The place where the bytes of a job are kept: a sink has committed them there, and a source opens them
+/// again.
 public enum ContentLocation: Sendable, Equatable {
     /// A file that Ferry names, below a directory of its own. The job's id determines its path.
     case managedFile

@@ -1,5 +1,5 @@
-/// The server that an address of any scheme leads to: what the egress policy judges. `WebURL` and `ProxyURL` are
-/// addresses that name more than that.
+/// The server that an address of any scheme leads to: what the egress policy judges. `WebURL` and `ProxyURL`
+/// are addresses that name more than that.
 public struct EndpointAddress: Sendable, Hashable {
     /// Protocol that is spoken with an endpoint.
     public enum Scheme: String, Sendable, CaseIterable {

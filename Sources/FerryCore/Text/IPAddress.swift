@@ -33,8 +33,8 @@ public struct IPAddress: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Reads an IPv4 address as `description` writes it: four decimal numbers without leading zeros. `nil` for
-    /// anything else.
+    /// Reads an IPv4 address as `description` writes it: four decimal numbers without leading zeros. `nil`
+    /// for anything else.
     init?(dottedDecimal text: [UInt8]) {
         guard text.count <= 15 else { return nil }
         var (address, number, digitCount, dotCount): (UInt32, UInt32, Int, Int) = (0, 0, 0, 0)

@@ -1,12 +1,12 @@
 import FerryCore
 
-/// The place where an attempt's content is to be, and the bytes of it that are there. One for each attempt that
-/// receives bytes. Nothing is at the content's location before `commit`. Loop thread only; no function blocks,
-/// except that a local disk may block for the time of one write.
+/// The place where an attempt's content is to be, and the bytes of it that are there. One for each attempt
+/// that receives bytes. Nothing is at the content's location before `commit`. Loop thread only; no function
+/// blocks, except that a local disk may block for the time of one write.
 ///
 /// An attempt calls `open` before its first request, if bytes of earlier attempts may be there. An accepted
-/// response leads to `begin`, or to `resume` if it continues those bytes. Further responses `append` too. In the
-/// end the attempt calls `commit`, `keep` or `abort`.
+/// response leads to `begin`, or to `resume` if it continues those bytes. Further responses `append` too. In
+/// the end the attempt calls `commit`, `keep` or `abort`.
 protocol ByteSink: AnyObject {
     // MARK: Before the first request
 
@@ -22,8 +22,8 @@ protocol ByteSink: AnyObject {
 
     // MARK: While bytes arrive
 
-    /// Takes the name that a response suggests, if the job names only a directory. Throws if the content cannot
-    /// have it.
+    /// Takes the name that a response suggests, if the job names only a directory. Throws if the content
+    /// cannot have it.
     func takeName(from head: ResponseHead, _ url: WebURL) throws(TransferError)
     /// Number of bytes from byte 0 on without a gap that the next response may continue; `nil` if a content
     /// begins anew.
@@ -66,8 +66,8 @@ protocol StreamSink: ByteSink {
     var writesLater: Bool { get }
     /// Called with a failure for which there is no caller.
     var writeFailed: ((TransferError) -> Void)? { get set }
-    /// Appends bytes. Throws `response_too_large`, `storage_quota_exceeded`, `storage_full`, `storage_failed`,
-    /// or why the content cannot be at its location.
+    /// Appends bytes. Throws `response_too_large`, `storage_quota_exceeded`, `storage_full`,
+    /// `storage_failed`, or why the content cannot be at its location.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError)
     /// Number of bytes that the place is behind. Reading pauses while it is large.
     var lag: Int64 { get }

@@ -9,8 +9,8 @@ protocol ByteSource: AnyObject, Sendable {
     var rereadableFrom: Int64? { get }
     /// Identity of the content among those that have been at its location; `nil` if the place does not tell.
     var identity: FileIdentity? { get }
-    /// The open file with the bytes, so that a file thread can hash them; `nil` if the bytes are hashed as they
-    /// are read.
+    /// The open file with the bytes, so that a file thread can hash them; `nil` if the bytes are hashed as
+    /// they are read.
     var hashable: DigestTail.Bytes? { get }
     /// Reads bytes from `offset` on, as many as are there and fit into the buffer. Must not block for long.
     /// Throws `source_changed` or `storage_failed`.

@@ -1,8 +1,8 @@
 import FerryCore
 
 /// Bytes that have come whole, and that their place can commit: from then on they are the content at their
-/// location. `Publication` calls the functions in their order, each at most once, on a thread of the place that
-/// may block. After `commit`, `putAside` or `abort` the content must not be used otherwise.
+/// location. `Publication` calls the functions in their order, each at most once, on a thread of the place
+/// that may block. After `commit`, `putAside` or `abort` the content must not be used otherwise.
 protocol PendingContent: AnyObject, Sendable {
     /// Number of bytes.
     var byteCount: Int64 { get }
@@ -23,8 +23,8 @@ protocol PendingContent: AnyObject, Sendable {
     func syncLocation(_ batch: CommitBatch) throws(TransferError)
     /// Reads the bytes back, for a short result. Throws if not all can be read.
     func contents() throws(TransferError) -> [UInt8]
-    /// Leaves the bytes to a later attempt. Returns `nil`, and removes them, if that is not possible. `syncs`:
-    /// whether they reach stable storage before.
+    /// Leaves the bytes to a later attempt. Returns `nil`, and removes them, if that is not possible.
+    /// `syncs`: whether they reach stable storage before.
     func putAside(syncs: Bool) -> PartialDownload?
     /// Removes the bytes.
     func abort()

@@ -1,7 +1,7 @@
 import FerryCore
 
-/// A place that keeps contents: local files, or an object store, or another server. Any thread, unless it says
-/// otherwise.
+/// A place that keeps contents: local files, or an object store, or another server. Any thread, unless it
+/// says otherwise.
 protocol Place: Sendable {
     /// Whether a content of that location is, or will be, at this place.
     func keeps(_ location: ContentLocation) -> Bool

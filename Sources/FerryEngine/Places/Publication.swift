@@ -2,7 +2,8 @@ import Curl
 import FerryCore
 import Synchronization
 
-/// Makes received bytes the content at their location. Made by the loop, carried out by a thread of the place.
+/// Makes received bytes the content at their location. Made by the loop, carried out by a thread of the
+/// place.
 ///
 /// The order is fixed: the bytes are verified, the bytes are on stable storage, the lease is still held and
 /// the publication not revoked, the content is committed, its location is on stable storage, the result is
@@ -19,8 +20,8 @@ final class Publication: Sendable {
         let content: any PendingContent
         let digests: Digests
         let verified: TransferResult.Verification
-        /// Whether the bytes become the result itself. They went to the place only for lack of memory, and are
-        /// removed there.
+        /// Whether the bytes become the result itself. They went to the place only for lack of memory, and
+        /// are removed there.
         let isInline: Bool
         let syncs: Bool
         /// Whether this node still holds the attempt's lease. Called right before the content is committed.

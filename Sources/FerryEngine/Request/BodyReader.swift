@@ -70,13 +70,13 @@ final class BodyReader {
         }
     }
 
-    /// Bytes of the subject of an upload, without the form around it: as far as they are hashed if only its end
-    /// tells.
+    /// Bytes of the subject of an upload, without the form around it: as far as they are hashed if only its
+    /// end tells.
     var subjectByteCount: Int64 { subject.map { pieces[$0].byteCount ?? digests.byteCount } ?? 0 }
     var isSent: Bool { byteCount.map { sent == $0 } ?? (index == pieces.count) }
 
-    /// Fills the buffer as far as there are bytes. Finds 0 at the end, and none only if a source has none yet:
-    /// `whenReadable` tells when it has. Throws `source_changed` if a source has changed.
+    /// Fills the buffer as far as there are bytes. Finds 0 at the end, and none only if a source has none
+    /// yet: `whenReadable` tells when it has. Throws `source_changed` if a source has changed.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> ByteRead {
         var filled = 0
         while filled < buffer.count, index < pieces.count {

@@ -27,8 +27,8 @@ struct AcceptedResponse {
         return (earlier, total)
     }
 
-    /// Begins the content in a sink, or continues the bytes that are there. `isPaced`: whether a limit on speed
-    /// holds.
+    /// Begins the content in a sink, or continues the bytes that are there. `isPaced`: whether a limit on
+    /// speed holds.
     func begin(
         in sink: any StreamSink, for attempt: Attempt, _ progress: ProgressMeter, isPaced: Bool,
         on loop: EngineLoop

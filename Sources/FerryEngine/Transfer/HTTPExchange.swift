@@ -18,8 +18,8 @@ protocol ExchangeOwner: AnyObject {
 
     /// Judges the head. Returns `false` if the exchange has ended.
     func take(_ head: ResponseHead) -> Bool
-    /// Called with the head of a response that libcurl may not answer, although it answers challenges. Returns
-    /// `true` if the owner has ended the exchange to answer it with another one.
+    /// Called with the head of a response that libcurl may not answer, although it answers challenges.
+    /// Returns `true` if the owner has ended the exchange to answer it with another one.
     func answersItself(_ head: ResponseHead) -> Bool
     /// Takes bytes of the body.
     func receive(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict
@@ -32,8 +32,8 @@ protocol ExchangeOwner: AnyObject {
 
     /// The response breaks a rule, or the request would be sent twice: the exchange cannot go on.
     func refuse(_ error: TransferError)
-    /// The exchange has ended; libcurl uses no connection for it any more. `failure`: why the response has not
-    /// come whole; `nil` if it has.
+    /// The exchange has ended; libcurl uses no connection for it any more. `failure`: why the response has
+    /// not come whole; `nil` if it has.
     func ended(_ failure: ExchangeFailure?)
 }
 
@@ -44,8 +44,8 @@ struct ExchangeFailure {
 }
 
 /// One request of an attempt and its response: what libcurl reports of it goes through here. It is used again
-/// for each further request of its owner, such as one that a redirect leads to. Keeps the measurements and the
-/// limits of speed of the connection. Loop thread only.
+/// for each further request of its owner, such as one that a redirect leads to. Keeps the measurements and
+/// the limits of speed of the connection. Loop thread only.
 final class HTTPExchange: EasyDelegate {
     unowned let running: RunningAttempt
     private unowned let owner: any ExchangeOwner

@@ -232,8 +232,8 @@ struct QueueView {
         return claims
     }
 
-    /// Returns the claim from a narrow claim queue: `ahead` jobs more than connections are free, as far as this
-    /// node alone counts them. Blocks the queue and returns `nil` if nothing is to be claimed.
+    /// Returns the claim from a narrow claim queue: `ahead` jobs more than connections are free, as far as
+    /// this node alone counts them. Blocks the queue and returns `nil` if nothing is to be claimed.
     private mutating func narrowClaim(
         _ request: ClaimSchedule.Request, _ share: SessionShare, _ ahead: inout Int
     ) -> Claims.Narrow? {

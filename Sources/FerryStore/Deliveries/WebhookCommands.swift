@@ -139,8 +139,8 @@ package final class WebhookCommands: Sendable {
         }
     }
 
-    /// Reads a page of the deliveries of an endpoint, newest first. Fails with `notFound` for another tenant's
-    /// endpoint.
+    /// Reads a page of the deliveries of an endpoint, newest first. Fails with `notFound` for another
+    /// tenant's endpoint.
     package func deliveries(
         of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
         before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>

@@ -101,8 +101,9 @@ final class ConnectionRegistry: Sendable {
         clock = configuration.clock
     }
 
-    /// Sets the functions that are called when `hasWork` becomes true (`work`) and when a connection that this
-    /// node counts is free, and the one that says whether a job of a pool waits in memory for a connection.
+    /// Sets the functions that are called when `hasWork` becomes true (`work`) and when a connection that
+    /// this node counts is free, and the one that says whether a job of a pool waits in memory for a
+    /// connection.
     func connect(
         work: @escaping @Sendable () -> Void, free: @escaping @Sendable (ConnectionPool) -> Void,
         isAwaited: @escaping @Sendable (ConnectionPool) -> Bool

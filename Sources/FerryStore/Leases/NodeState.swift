@@ -31,8 +31,8 @@ struct WorkerCounts: ~Copyable, Sendable {
     }
 }
 
-/// State of this node: its lease, the leases of its jobs, what operators have asked of it, and the other nodes
-/// as of its last heartbeat. Any thread.
+/// State of this node: its lease, the leases of its jobs, what operators have asked of it, and the other
+/// nodes as of its last heartbeat. Any thread.
 final class NodeState: Sendable {
     /// Leases that this process knows. Other leases of this node are found and given back.
     let leaseRegistry = LeaseRegistry()

@@ -7,8 +7,8 @@ import Testing
 
 @testable import FerryStore
 
-/// Plans of statements that read a long history, as a thread of the store prepares them: once, for all values,
-/// on whatever statistics there are.
+/// Plans of statements that read a long history, as a thread of the store prepares them: once, for all
+/// values, on whatever statistics there are.
 ///
 /// A statement is added as a line of `cases`: its arguments in SQL, and how much it may read.
 @Suite("Plans of reads", .serialized, .onOwnThread)

@@ -47,8 +47,8 @@ struct LocalFileOpening {
     }
 
     /// Looks for the bytes of earlier attempts if there may be any, and checks the destination that the job
-    /// names, on a file thread. Throws as `needSpace` does, and what keeps the file from getting its name in a
-    /// directory that was checked a moment ago.
+    /// names, on a file thread. Throws as `needSpace` does, and what keeps the file from getting its name in
+    /// a directory that was checked a moment ago.
     mutating func open(_ attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> SinkOpening {
         let mayHaveBytes = attempt.number > 1 || attempt.secrets.resumePoint != nil
         guard mayHaveBytes || !destination.isManaged else {

@@ -1,6 +1,7 @@
 import FerryCore
 
-/// Writes a content as it arrives: into memory while it is small, then into the partial file. Loop thread only.
+/// Writes a content as it arrives: into memory while it is small, then into the partial file. Loop thread
+/// only.
 final class LocalFileWriter: StagedWriter {
     /// The place of the file, and what happens beside the writing.
     struct Setting {

@@ -59,7 +59,8 @@ WITH u AS (
     SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, spec_revision,
         failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,
-        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data, stored_bytes
+        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
+        resume_data, stored_bytes
     FROM gone g
 ), awaiting AS (
     INSERT INTO unacknowledged_jobs (

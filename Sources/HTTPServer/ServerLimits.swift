@@ -7,11 +7,10 @@ public struct ServerLimits: Sendable {
     public var connectionsPerAddress = 0
     /// Seconds without a byte after which a connection is closed, also between requests and within the head.
     public var idleTimeoutSeconds = 60
-    /// Bytes of memory of each connection, which libmicrohttpd clears after each request. Half of it is the
-    /// largest piece of a body. A head that does not fit gets libmicrohttpd's own page, without a request ID.
-    /// So that this does not happen, it is larger than `headBytes`, `fields` entries of 64 bytes, and the
-    /// head of a response together.
-    public var connectionMemory = 49_152
+    /// Bytes of memory of each connection. Half of it is the largest piece of a body. A head that does not
+    /// fit gets libmicrohttpd's own page, without a request ID; `headBytes` is smaller so that this does not
+    /// happen.
+    public var connectionMemory = 65_536
     /// Largest target in bytes (a longer one gets 414), and largest target with all header fields (414 or
     /// 431).
     public var headBytes = 32_768

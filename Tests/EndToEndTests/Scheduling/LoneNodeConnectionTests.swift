@@ -23,10 +23,11 @@ struct LoneNodeConnectionTests {
     @Test("six requests at a time, also after jobs were cancelled or suspended, or their node was killed")
     func ends() throws {
         defer { node.remove() }
-        let origin = try CountingOrigin(limit: 6, minimum: 6)
+        let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
-        var ids = try (0..<20).map { try node.submit(job("\(origin.url)/\($0)")) }
-        #expect(becomes { origin.maximum == 6 })
+        var ids = try (0..<20).map { try node.submit(job("\(origin.url)/f/\($0)")) }
+        #expect(origin.stopped.wait(for: 6).count == 6)
+        #expect(origin.requestCount == 6)
         // Two that run, and two that wait in memory.
         for index in [0, 12] {
             #expect(try node.call("POST", "/v1/jobs/\(ids[index])/cancel").status < 300)
@@ -34,20 +35,24 @@ struct LoneNodeConnectionTests {
         }
         let stopped = [0, 1, 12, 13].map { ids[$0] }
         #expect(becomes { try states(stopped) == ["cancelled", "suspended", "cancelled", "suspended"] })
-        ids += try (0..<6).map { try node.submit(job("\(origin.url)/late-\($0)")) }
+        // Two others have their connections, and no more than these.
+        #expect(becomes { origin.requestCount == 8 })
+        ids += try (20..<26).map { try node.submit(job("\(origin.url)/f/\($0)")) }
+        #expect(origin.requestCount == 8)
         node.kill9()
         try node.start()
         for index in [1, 13] {
             #expect(try node.call("POST", "/v1/jobs/\(ids[index])/resume").status < 300)
         }
+        #expect(becomes { origin.requestCount == 14 })
+        origin.open()
         for (index, id) in ids.enumerated() {
             let state = try node.finished(id)["state"]?.string
             #expect(state == ([0, 12].contains(index) ? "cancelled" : "succeeded"), "\(index)")
         }
-        #expect(origin.maximum == 6, "\(origin.maximum) connections at once")
         // All six connections are free again.
         let before = origin.requestCount
-        ids = try (0..<6).map { try node.submit(job("\(origin.url)/again-\($0)")) }
+        ids = try (30..<36).map { try node.submit(job("\(origin.url)/f/\($0)")) }
         for id in ids { #expect(try node.finished(id)["state"]?.string == "succeeded") }
         #expect(origin.requestCount == before + 6)
     }

@@ -49,10 +49,14 @@ struct QueueTests {
                 #"{"kind":"data","session":"narrow","request":{"url":"\#(origin.url)/f/\#(number)"}}"#)
         }
         #expect(origin.stopped.wait(for: 2).count == 2)
-        let shown = try jobs.map { try ferry.json("GET", "/v1/jobs/\($0)") }
-        #expect(shown.filter { $0["state"]?.string == "running" }.count == 2)
-        let reasons = shown.compactMap { $0["waiting_reason"]?["code"]?.string }
-        #expect(reasons == Array(repeating: "session_limit", count: 4))
+        // The begin of a job is recorded up to half a second later.
+        #expect(
+            becomes {
+                let shown = try jobs.map { try ferry.json("GET", "/v1/jobs/\($0)") }
+                let reasons = shown.compactMap { $0["waiting_reason"]?["code"]?.string }
+                return shown.filter { $0["state"]?.string == "running" }.count == 2
+                    && reasons == Array(repeating: "session_limit", count: 4)
+            })
         // A job of another session runs, while the limit still holds.
         let other = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/f/9"}}"#)
         #expect(origin.stopped.wait(for: 1).last == 9)

@@ -35,6 +35,8 @@ struct SessionLoader: Sendable {
         }
         if context.sessions.put(snapshot, inPlaceOf: known) {
             signals.attemptRunner?.setSessionRates(snapshot.rates)
+            // Jobs may wait for a limit that is higher now.
+            signals.lookForJobs()
         }
     }
 

@@ -275,14 +275,14 @@ struct PermitTests {
     func sessionLimit() throws {
         let node = try makeNode()
         defer { node.store.stop() }
-        func put(_ limit: Int) throws {
+        func put(_ limit: Int, if condition: SessionCondition = .exists) throws {
             var configuration = SessionConfiguration()
             configuration.connectionsPerHostMax = limit
             let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
             let key = SessionKey(tenant: "acme", name: "narrow")
-            _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
+            _ = try wait { node.store.sessions.putSession(key, draft, if: condition, reply: $0) }.get()
         }
-        try put(2)
+        try put(2, if: .none)
         _ = try node.submit((0..<8).map { _ in newJob(session: "narrow") }).get()
         var running = try node.attempts(2)
         try put(4)

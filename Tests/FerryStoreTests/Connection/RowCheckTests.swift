@@ -83,7 +83,7 @@ struct RowCheckTests {
 
     static let consistent = [
         "", job("state", "'queued'"),
-        "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, 'a', '0');"
+        "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, false, 'a', '0');"
             + job("state, node, attempt, started_at", "'running', \(two), 1, now()", count: "running"),
         finished("state, error", "'failed', '{}'"),
         history([created, started, succeeded]) + finished("state", "'succeeded'"),

@@ -81,7 +81,7 @@ extension TransferResponse: SealedFields {
 /// A response as a reader may see it.
 public struct ShownResponse: ShownValue {
     let response: TransferResponse
-    /// `true` to hide what may be secret, whoever reads the job.
+    /// `true` to hide values that may be secret.
     let isRedacted: Bool
 
     public func show(into writer: inout JSONWriter, isRedacted: Bool) {

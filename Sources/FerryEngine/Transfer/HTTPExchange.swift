@@ -281,7 +281,7 @@ final class HTTPExchange: EasyDelegate {
         recorder.received(decoded)
     }
 
-    /// Counts decoded bytes of a body that nobody wants.
+    /// Counts decoded bytes of a body that is dropped.
     func receivedUnwanted(_ byteCount: Int) { recorder.received(byteCount) }
 
     func sent(_ byteCount: Int) { speed.moved(byteCount) }

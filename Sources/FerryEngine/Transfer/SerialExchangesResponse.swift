@@ -61,7 +61,7 @@ extension SerialExchanges: ExchangeOwner {
         guard head.hasClearLength else {
             return refuseHead("The length of the server's answer is ambiguous.")
         }
-        // Nobody asked for another protocol (RFC 9110 §15.2.2).
+        // Ferry asks for no other protocol (RFC 9110 §15.2.2).
         guard head.status != 101 else {
             return refuseHead("The server switched to another protocol.")
         }

@@ -17,9 +17,9 @@ package struct ConnectionPool: Hashable, Sendable {
 
 /// Counts the connections that a node uses, by pool. A pure value.
 ///
-/// Each owner has at most one *first* connection, to the origin of its own job; it may return it
-/// and ask for it again. Further connections are counted by number. All count, whoever has allowed them; only
-/// those that name a limit are refused at it.
+/// Each owner has at most one *first* connection, to the origin of its own job; it may return it and ask for
+/// it again. Further connections are counted by number. Connections that the database has allowed count as
+/// well; only those that name a limit are refused at it.
 package struct PermitLedger: Sendable {
     /// An attempt that uses connections.
     package struct Owner: Hashable, Sendable {

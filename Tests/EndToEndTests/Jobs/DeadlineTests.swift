@@ -82,7 +82,8 @@ struct DeadlineTests {
 
     @Test("the 201 of a job on an idle service does not name the limit of its session")
     func reasonOnAnIdleService() throws {
-        let own = try FerryProcess([:])
+        // An empty setting is the default, six connections.
+        let own = try FerryProcess(["FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": ""])
         defer { own.remove() }
         let origin = try HalfwayOrigin(free: 1)
         defer { origin.stop() }

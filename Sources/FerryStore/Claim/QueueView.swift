@@ -124,19 +124,20 @@ struct QueueView {
     private mutating func add(_ found: Claims.Found, _ share: SessionShare) {
         guard isForThisNode(found) else { return }
         queueState.held.noteQueued(found.queue, head: found.head)
+        let limited = found.queue.scope.flatMap {
+            queueState.context.configuration.hosts.widestLimited(of: $0)
+        }
         var limit: Int?
         if let pool = found.queue.pool {
             queueState.hostState.connections.note(pool, isQueued: true)
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()
-            // Some more are claimed ahead if this node counts the connections.
-            let isAlone = queueState.hostState.connections.permits.isHeld
-            limit = limit.map { $0 + (isAlone ? HeldAttempts.countMax : 0) }
+            // Some more are claimed ahead if this node alone counts the connections. Where a host is limited,
+            // a large plan of which little can be leased would take the share of other sessions.
+            let isCountedHere = limited == nil && queueState.hostState.connections.permits.isHeld
+            limit = limit.map { $0 + (isCountedHere ? HeldAttempts.countMax : 0) }
         }
         let victim = schedule.add(
-            found.queue, head: found.head, weight: share.weight, limit: limit,
-            limited: found.queue.scope.flatMap {
-                queueState.context.configuration.hosts.widestLimited(of: $0)
-            })
+            found.queue, head: found.head, weight: share.weight, limit: limit, limited: limited)
         if let victim {
             // The schedule has dropped it.
             suspects.remove(victim)

@@ -69,8 +69,6 @@ package struct StoreConfiguration: Sendable {
     /// Maximum number of jobs that a node leases as it inserts them and holds in memory until it has a free
     /// slot; 10,000 take about 30 MB.
     package var heldSubmissionMax = 10_000
-    /// `true` if this node counts connections to hosts in its memory while it is alone (decision 55).
-    package var countsConnectionsInMemory = false
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: WorkerSlots,

@@ -25,7 +25,6 @@ struct PermitTransaction: Sendable {
     /// Takes the lease if this node may begin jobs and no other node is alive; gives it up if one is. Called
     /// after a heartbeat. `lock`: the advisory lock that all heartbeats share.
     func settle(_ database: ReconnectingConnection, lock: Int64) throws(PostgresError) {
-        guard context.configuration.countsConnectionsInMemory else { return }
         let hasPeers = nodeState.hasPeers.load(ordering: .relaxed)
         if hasPeers { giveUp() }
         guard !hasPeers, permits.isAbsent, nodeState.isLeasing.load(ordering: .relaxed) else { return }

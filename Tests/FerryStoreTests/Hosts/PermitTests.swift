@@ -23,7 +23,6 @@ struct PermitTests {
     ) throws -> TestNode {
         let node = try TestNode(database.url, slots: slots, id: id, leaseSeconds: leaseSeconds) {
             $0.heldSubmissionMax = held
-            $0.countsConnectionsInMemory = true
             $0.sessions = sessions ?? SessionCache(connectionsPerHostMax: Self.limit)
         }
         guard isAlone else { return node }

@@ -236,8 +236,31 @@ public struct FieldTraits: Sendable {
     /// Origin of a field's default value.
     public enum Inheritance: Sendable {
         case none
-        /// From the field of the session with the same name.
+        /// From the field of the session with the same name and type.
         case session
+        /// From the session, by `FieldObject.inherit(from:)`.
+        case sessionRule
+    }
+
+    /// Header fields of a request.
+    public struct Headers: OptionSet, Sendable {
+        public let rawValue: Int
+        public init(rawValue: Int) { self.rawValue = rawValue }
+        public static let acceptEncoding = Self(rawValue: 1)
+        public static let authorization = Self(rawValue: 2)
+        public static let range = Self(rawValue: 4)
+        public static let ifRange = Self(rawValue: 8)
+
+        /// Returns `true` if the field of this name, in lower case, is one of them.
+        func contains(_ name: String) -> Bool {
+            switch name {
+            case "accept-encoding": contains(.acceptEncoding)
+            case "authorization": contains(.authorization)
+            case "range": contains(.range)
+            case "if-range": contains(.ifRange)
+            default: false
+            }
+        }
     }
 
     /// Unit of a number.
@@ -268,6 +291,10 @@ public struct FieldTraits: Sendable {
     public var isStoredOnly: Bool
     /// `true` if bodies give exactly one of the object's fields with this property; the others are not shown.
     public var isAlternative: Bool
+    /// `true` if requests that differ in the field may get other bytes.
+    public var identifiesBytes: Bool
+    /// Header fields of the request that the field determines unless it has its default value.
+    public var determines: Headers
 
     /// Creates properties; the default is an optional field of all kinds.
     public static func of(
@@ -275,13 +302,15 @@ public struct FieldTraits: Sendable {
         from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
         isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
-        isStoredOnly: Bool = false, isAlternative: Bool = false
+        isStoredOnly: Bool = false, isAlternative: Bool = false, identifiesBytes: Bool = false,
+        determines: Headers = []
     ) -> Self {
         Self(
             change: change, isRequired: required, isInResumeData: isInResumeData,
             inheritance: inheritance, kinds: kinds, unit: unit, column: column, isWriteOnly: isWriteOnly,
             isStoredPlain: isStoredPlain,
-            isShownOnly: isShownOnly, isStoredOnly: isStoredOnly, isAlternative: isAlternative)
+            isShownOnly: isShownOnly, isStoredOnly: isStoredOnly, isAlternative: isAlternative,
+            identifiesBytes: identifiesBytes, determines: determines)
     }
 
     /// Properties of most fields.

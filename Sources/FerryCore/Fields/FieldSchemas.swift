@@ -175,7 +175,7 @@ public final class FieldSchemas {
     private static func text(of field: FieldDescription) -> String {
         var text = field.text
         if let unit = field.traits.unit { text += " In \(unit.rawValue)." }
-        if field.traits.inheritance == .session { text += " The session can set another default." }
+        if field.traits.inheritance != .none { text += " The session can set another default." }
         return text
     }
 

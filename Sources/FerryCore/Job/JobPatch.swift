@@ -92,7 +92,7 @@ extension JobRequest {
             spec.request.original = nil
             return given
         }
-        let isOther = new.url != old.url || new.headers.fieldsInOrder != old.headers.fieldsInOrder
+        let isOther = new.identity != old.identity
         // A job that resumes without a validator starts anew: nothing would show that the new link has
         // another file.
         guard isOther, old.original == nil, !spec.retry.resumesWithoutValidator else { return given }
@@ -102,16 +102,9 @@ extension JobRequest {
 
     /// Reports header fields that another field of the job determines.
     private func checkHeaders(_ patch: JSONView, _ context: FieldContext) {
-        let isInParts = spec.segmentCountMax > 1 || !spec.mirrors.isEmpty
+        let determined = DeterminedHeaders.of(spec)
         for (index, header) in spec.request.headers.enumerated() {
-            let isTaken =
-                switch header.name.lowercased() {
-                case "accept-encoding": spec.request.acceptEncoding != .identity
-                case "authorization": spec.request.connection?.authentication != nil
-                case "range", "if-range": isInParts
-                default: false
-                }
-            guard isTaken else { continue }
+            guard determined.contains(header.name.lowercased()) else { continue }
             let place =
                 patch["header_fields"] == nil
                 ? "headers/\(pointerStep(header.name))" : "header_fields/\(index)"
@@ -232,25 +225,21 @@ extension JobSpec {
     /// Returns `true` if only fields differ that may change while the job runs.
     public func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
         var other = other
-        other.description = description
-        other.metadata = metadata
-        other.bytesPerSecondMax = bytesPerSecondMax
-        other.schedule.priority = schedule.priority
-        other.request.take(request)
+        FieldCopy.copy(from: self, to: &other) { $0.change == .always }
+        // These follow from fields that may change.
+        other.request.original = request.original
+        other.request.additionalHeaders = request.additionalHeaders
         other.answers?.start = answers?.start
         return inOrder.encodeStored() == other.inOrder.encodeStored()
     }
 }
 
 extension JobSpec.RequestSpec {
-    /// Takes the fields that the next request of a running attempt uses after an edit.
-    fileprivate mutating func take(_ edited: Self) {
-        (target, headers) = (edited.target, edited.headers)
-        (original, additionalHeaders) = (edited.original, edited.additionalHeaders)
-        var rules = connection ?? .standard
-        let new = edited.connection ?? .standard
-        (rules.authentication, rules.tls, rules.proxy) = (new.authentication, new.tls, new.proxy)
-        connection = rules
+    /// The fields that identify the bytes of the response, as JSON.
+    fileprivate var identity: [UInt8] {
+        var request = self
+        request.headers = headers.fieldsInOrder
+        return IdentityWriter.text(of: request)
     }
 }
 

@@ -117,7 +117,7 @@ public struct JobSpec: FieldObject {
         var urls = mirrors.map(URLText.init)
         visitor.field(
             "mirrors", &urls, ListRule(0...Limits.mirrorCountMax, of: NoRule()),
-            .of(.never, kinds: .download),
+            .of(.never, kinds: .download, determines: [.range, .ifRange]),
             "Other URLs of the same file, for downloads by GET. They are tried in the order of their "
                 + "measured quality. Credentials among the request's header fields are sent to its own "
                 + "origin only.")
@@ -143,7 +143,8 @@ public struct JobSpec: FieldObject {
         visitor.object("network", &network, .of(.always), "Use of the network.")
         visitor.object("retry", &retry, .plain, "Rules for further attempts.")
         visitor.field(
-            "segments", &segmentCountMax, 1...Limits.segmentCountMax, .of(.never, kinds: .download),
+            "segments", &segmentCountMax, 1...Limits.segmentCountMax,
+            .of(.never, kinds: .download, determines: [.range, .ifRange]),
             "Largest number of parts of the file that are fetched at once, for downloads by GET. If the "
                 + "server does not support ranges safely, it is 1.")
         lowSpeed.fields(&visitor, from: .session)
@@ -154,7 +155,7 @@ public struct JobSpec: FieldObject {
         startsSuspended = suspension.value
         var choice = AcknowledgementChoice(self)
         visitor.field(
-            "acknowledgement", &choice, .of(.never, from: .session),
+            "acknowledgement", &choice, .of(.never, from: .sessionRule),
             "Whether the finished job waits for an acknowledgement: rules, null, or false to decline it even "
                 + "where an endpoint requires it.")
         choice.apply(to: &self)

@@ -74,10 +74,12 @@ extension JobSpec.RequestSpec {
     /// Adds the header fields of the session that the request does not name itself.
     mutating func addSessionHeaders(_ fields: FieldDecoder) {
         guard let session = fields.context.session, !session.configuration.headers.isEmpty else { return }
-        var others = Set(headers.map { $0.name.lowercased() })
-        if acceptEncoding != .identity { others.insert("accept-encoding") }
-        if connection?.authentication != nil { others.insert("authorization") }
-        let added = session.configuration.headers.filter { !others.contains($0.name.lowercased()) }
+        let others = Set(headers.map { $0.name.lowercased() })
+        let determined = DeterminedHeaders.of(self)
+        let added = session.configuration.headers.filter { header in
+            let name = header.name.lowercased()
+            return !others.contains(name) && !determined.contains(name)
+        }
         guard !added.isEmpty else { return }
         headers += added.map { header in
             let name = header.name.lowercased()

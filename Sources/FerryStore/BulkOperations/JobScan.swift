@@ -42,7 +42,7 @@ struct JobScan: Sendable {
         var step = Step()
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
-            let number = rows.int64(row, 35)
+            let number = rows.int64(row, JobColumn.allCases.count)
             let id: JobID = rows.identifier(row, 0)
             step.examinedCount = Int(number)
             if number == Int64(rowCount) { stoppedAt = id }

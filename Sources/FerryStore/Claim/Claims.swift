@@ -250,7 +250,10 @@ extension Claims.Outcome {
         for row in order {
             guard let job = StoredJob(claimed: rows, row, log) else { continue }
             jobs.append(job)
-            let (queue, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
+            let (queue, urgency) = (
+                only ?? rows.int64(row, ClaimColumn.queue.rawValue),
+                rows.instant(row, ClaimColumn.urgency.rawValue)
+            )
             queues.append(queue)
             let before = leased[queue] ?? (0, nil)
             leased[queue] = (before.count + 1, max(urgency, before.last ?? urgency))

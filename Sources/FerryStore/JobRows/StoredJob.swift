@@ -31,44 +31,48 @@ package struct StoredJob: Sendable {
     /// W3C Trace Context of the submission.
     package let traceparent: String?
 
-    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`. `log`: gets the error
+    /// Reads the shared columns of statements, and those of read_jobs.sql if `isWide`. `log`: gets the error
     /// of a damaged row. `nil` if only a later version knows the job's state.
     init?(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool, _ log: DamagedRows) {
-        let id: JobID = rows.identifier(row, 0)
-        guard let state = JobState(rawValue: rows.text(row, 2)) else {
+        let id: JobID = rows.identifier(row, .id)
+        guard let state = JobState(rawValue: rows.text(row, .state)) else {
             log.report(id, StoredJSONError("state"))
             return nil
         }
         var record = JobRecord(
-            id: id, tenant: rows.text(row, 1), state: state,
-            waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
-            attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
-            node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
-            startedAt: rows.instantOrNil(row, 9), finishedAt: isWide ? rows.instantOrNil(row, 20) : nil,
-            nextAttemptAt: rows.instantOrNil(row, 10), retryOf: rows.identifierOrNil(row, 13),
+            id: id, tenant: rows.text(row, .tenant), state: state,
+            waitingFor: rows.textOrNil(row, .waitingFor).flatMap(WaitingFor.init),
+            revision: rows.int32(row, .revision),
+            attempt: rows.int32(row, .attempt), failedAttemptCount: rows.int32(row, .failedAttempts),
+            node: rows.identifierOrNil(row, .node), createdAt: rows.instant(row, .createdAt),
+            startedAt: rows.instantOrNil(row, .startedAt),
+            finishedAt: isWide ? rows.instantOrNil(row, .finishedAt) : nil,
+            nextAttemptAt: rows.instantOrNil(row, .nextAttemptAt),
+            retryOf: rows.identifierOrNil(row, .retryOf),
             storedSpec: StoredSpec(
-                rows.bytes(row, 14), of: id, log: log,
-                endpointAcknowledgement: isWide ? rows.bytesOrNil(row, 34) : nil))
-        record.storedError = rows.bytesOrNil(row, 17).map { Stored(json: $0) }
+                rows.bytes(row, .spec), of: id, log: log,
+                endpointAcknowledgement: isWide ? rows.bytesOrNil(row, .endpointAcknowledgement) : nil))
+        record.storedError = rows.bytesOrNil(row, .error).map { Stored(json: $0) }
         if isWide {
-            record.storedResponse = rows.bytesOrNil(row, 21).map { Stored(json: $0) }
-            record.storedResult = rows.bytesOrNil(row, 22).map { Stored(json: $0) }
-            record.body = rows.bytesOrNil(row, 23)
-            record.resumeData = rows.textOrNil(row, 24)
-            record.questionJSON = rows.bytesOrNil(row, 27)
-            record.acknowledgedAt = rows.instantOrNil(row, 28)
-            record.specRevision = rows.isNull(row, 32) ? nil : rows.int32(row, 32)
-            record.sessionConnectionCount = rows.isNull(row, 33) ? nil : Int(rows.int32(row, 33))
-            if let packed = rows.bytesOrNil(row, 29) {
+            record.storedResponse = rows.bytesOrNil(row, .response).map { Stored(json: $0) }
+            record.storedResult = rows.bytesOrNil(row, .result).map { Stored(json: $0) }
+            record.body = rows.bytesOrNil(row, .body)
+            record.resumeData = rows.textOrNil(row, .resumeData)
+            record.questionJSON = rows.bytesOrNil(row, .question)
+            record.acknowledgedAt = rows.instantOrNil(row, .acknowledgedAt)
+            record.specRevision = rows.int32OrNil(row, .specRevision)
+            record.sessionConnectionCount = rows.int32OrNil(row, .sessionCount).map(Int.init)
+            if let packed = rows.bytesOrNil(row, .kept) {
                 record.partialDownload = AttemptRecord(packed: packed, node: nil)?.partialDownload
             }
         }
         if isWide, record.waitingFor == .dependency {
-            record.pendingDependencies = rows.uuidArray(row, 26).compactMap { id in
+            record.pendingDependencies = rows.uuidArray(row, JobColumn.dependencies.rawValue).compactMap {
+                id in
                 id.map { JobID(high: $0.high, low: $0.low) }
             }
         }
-        if isWide, record.state == .queued, let node = rows.bytesOrNil(row, 31) {
+        if isWide, record.state == .queued, let node = rows.bytesOrNil(row, .homeNode) {
             record.home = NodeAffinity(json: node)
         }
         isHeld = record.state == .queued && record.node != nil
@@ -78,15 +82,15 @@ package struct StoredJob: Sendable {
         }
         self.record = record
         if isWide {
-            hasBytes = rows.bool(row, 25)
-            home = rows.identifierOrNil(row, 30)
+            hasBytes = rows.bool(row, JobColumn.hasBytes)
+            home = rows.identifierOrNil(row, JobColumn.home)
         }
-        expiresAt = rows.instantOrNil(row, 11)
-        isCancelRequested = rows.bool(row, 12)
-        sealedSecrets = rows.bytesOrNil(row, 15)
-        payload = rows.bytesOrNil(row, 16)
-        origin = rows.text(row, 18)
-        traceparent = rows.textOrNil(row, 19)
+        expiresAt = rows.instantOrNil(row, .expiresAt)
+        isCancelRequested = rows.bool(row, .cancelRequested)
+        sealedSecrets = rows.bytesOrNil(row, .secrets)
+        payload = rows.bytesOrNil(row, .payload)
+        origin = rows.text(row, .origin)
+        traceparent = rows.textOrNil(row, .traceparent)
     }
 
     /// Adds the fields that the job had at an earlier revision.
@@ -99,21 +103,21 @@ package struct StoredJob: Sendable {
         self.init(rows, row, isWide: false, log)
         // Only attempts after the first, and cancelled jobs, can have these values.
         guard isCancelRequested || record.attempt > 1 else { return }
-        hasBytes = rows.bool(row, 22)
-        keepsBytes = rows.bool(row, 23)
-        home = rows.identifierOrNil(row, 24)
-        sealedRedirect = rows.bytesOrNil(row, 25)
+        hasBytes = rows.bool(row, ClaimColumn.hasBytes)
+        keepsBytes = rows.bool(row, .keepsBytes)
+        home = rows.identifierOrNil(row, ClaimColumn.home)
+        sealedRedirect = rows.bytesOrNil(row, .delayedRedirect)
     }
 
     /// Reads the columns of expired_jobs.sql.
     init?(overdue rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
-        hasBytes = rows.bool(row, 20)
+        hasBytes = rows.bool(row, JobColumn.sharedCount)
     }
 
     /// Reads the columns of due_questions.sql.
     init?(asked rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
-        record.questionJSON = rows.bytesOrNil(row, 20)
+        record.questionJSON = rows.bytesOrNil(row, JobColumn.sharedCount)
     }
 }

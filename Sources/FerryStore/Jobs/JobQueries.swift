@@ -144,7 +144,9 @@ private struct JobListReading: ListReading {
             Statements.listJobs, .query(rest, rowCount: rowCount, isNarrow: false))
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
-            if rows.int64(row, 35) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
+            if rows.int64(row, JobColumn.allCases.count) == Int64(rowCount) {
+                stoppedAt = rows.identifier(row, 0)
+            }
             guard !rows.isNull(row, 1), let stored = StoredJob(rows, row, isWide: true, log) else { continue }
             records.append(stored.record)
         }

@@ -95,7 +95,7 @@ struct FieldReferenceTests {
         }
         var meaning = field.text
         if field.traits.kinds != .all { meaning += " Kind: \(field.traits.kinds.names)." }
-        if field.traits.inheritance == .session { meaning += " Default: the session's." }
+        if field.traits.inheritance != .none { meaning += " Default: the session's." }
         cells.append(meaning.replacing("|", with: "\\|").replacing("*", with: "\\*"))
         return "| \(cells.joined(separator: " | ")) |"
     }

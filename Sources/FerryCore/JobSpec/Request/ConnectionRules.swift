@@ -295,7 +295,7 @@ public struct ConnectionRules: Sendable, Equatable {
                 + "otherwise.")
         visitor.object("proxy", &proxy, .of(.always), "Proxy; null: Ferry's own, if there is one.")
         visitor.object(
-            "auth", &authentication, .of(.always),
+            "auth", &authentication, .of(.always, determines: .authorization),
             "Credentials; not together with an Authorization field.")
         visitor.object("tls", &tls, .of(.always), "TLS settings; null for the default.")
     }

@@ -37,16 +37,19 @@ extension JobSpec {
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "url", &target, .of(.always, required: true, isInResumeData: true, column: "origin"),
+                "url", &target,
+                .of(
+                    .always, required: true, isInResumeData: true, column: "origin", identifiesBytes: true),
                 "Absolute URL, http or https, without user information. Spaces and characters beyond ASCII "
                     + "are percent-encoded, those of the host become punycode. Addresses that the egress "
                     + "policy refuses are an error. By default that of resume_data.")
             visitor.field(
-                "method", &method, .method, .of(.answered, column: "is_repeatable"),
+                "method", &method, .method,
+                .of(.answered, column: "is_repeatable", identifiesBytes: true),
                 "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
                     + "nor HEAD.")
             headerFields(
-                &visitor, &headers, .of(.always),
+                &visitor, &headers, .of(.always, identifiesBytes: true),
                 "Header fields with one value for each name. Host: only in a job that an admin key submits. "
                     + "Not: Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, Trailer, "
                     + "Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and of "
@@ -63,7 +66,7 @@ extension JobSpec {
                 "timeout_for_request", &timeoutForRequest, 1...604_800, .of(from: .session, unit: .seconds),
                 "Time without a byte after which an attempt fails.")
             visitor.field(
-                "accept_encoding", &acceptEncoding, .of(.never),
+                "accept_encoding", &acceptEncoding, .of(.never, determines: .acceptEncoding),
                 "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, "
                     + "counted and hashed in this form, if the Content-Encoding of the response is one "
                     + "coding that was asked for; otherwise it is stored as it was sent.")

@@ -17,7 +17,9 @@
 -- queues (column `queue`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
 -- their expected bytes or null, $22 notifications or null, $23 the requests with which the next attempts
 -- begin (DelayedRedirect, sealed) or null: as it is.
--- A job that a node holds since its submission is queued and has a node; effect 8192 notes that it has begun.
+-- Effects: 1 revises, 4 endsAttempt, 8 losesAttempt, 16 countsWait, 32 keepsDueTime, 64 requestsSuspension,
+-- 128 withdrawsSuspension, 256 requestsCancellation, 512 keepsBytes, 8192 recordsBegin.
+-- A job that a node holds since its submission is queued and has a node; recordsBegin notes that it begins.
 -- A job that waits for a host that no node probes tries again after a second.
 -- The row before is read in the snapshot, to count it. The condition on both states holds even if the row has
 -- changed since. Joined as finish_jobs.sql.

@@ -12,8 +12,9 @@
 -- use the primary key, which has the same order by id, and read rows of all tenants.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
 -- parameters is not executed if the condition is false.
--- Columns 0 to 34 as in read_jobs.sql; 35 the number of the candidate. The last candidate ($14) is always
--- returned, since its id is where the next page begins; its other columns are null if the filters exclude it.
+-- Columns as in read_jobs.sql (JobColumn), then the number of the candidate. The last candidate ($14) is
+-- always returned, since its id is where the next page begins; its other columns are null if the filters
+-- exclude it.
 SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
     w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of,
     CASE WHEN NOT $16::boolean THEN w.spec END AS spec, NULL::bytea AS secrets, NULL::bytea AS payload,
@@ -22,7 +23,8 @@ SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_a
     CASE WHEN NOT $16::boolean THEN w.result END AS result, NULL::bytea AS body,
     CASE WHEN NOT $16::boolean THEN w.resume_data END AS resume_data, w.has_bytes, w.dependencies, w.question,
     w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision,
-    w.session_count, CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END, c.number
+    w.session_count,
+    CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END AS endpoint_acknowledgement, c.number
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
     FROM (

@@ -17,7 +17,7 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 let storeSQL: [Resource] =
     [
         "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Events", "Finish",
-        "Hosts",
+        "Groups", "Hosts",
         "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
         "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]

@@ -1,5 +1,5 @@
--- The schema: jobs, finished jobs, sessions, events, webhooks and deliveries, hosts, schedules, nodes, and
--- keys, settings and audit. Later migrations add to it (docs/decisions/0039-one-baseline.md).
+-- The schema: jobs, finished jobs, sessions, events, groups, webhooks and deliveries, hosts, schedules,
+-- nodes, and keys, settings and audit. Later migrations add to it (docs/decisions/0039-one-baseline.md).
 --
 -- - No foreign keys between jobs and what belongs to them: rows that belong together are written in one
 --   transaction.
@@ -86,6 +86,8 @@ CREATE TABLE jobs (
     -- The only node that can run the job, because it has the file to be sent; null: any.
     home uuid,
     retry_of uuid,
+    -- The job's group (job_groups.id); null: none.
+    job_group uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     -- scheme://host:port
@@ -151,6 +153,9 @@ CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND a
 -- Whether a finished job was retried already. Few jobs are retries.
 -- Used by read_retry_sources.
 CREATE INDEX jobs_retry ON jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Jobs of a group, newest first.
+-- Used by list_jobs.
+CREATE INDEX jobs_group ON jobs (job_group, id) WHERE job_group IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
@@ -272,6 +277,8 @@ CREATE TABLE finished_jobs (
     stored_bytes bigint,
     node uuid,
     retry_of uuid,
+    -- As in jobs. The group may be deleted.
+    job_group uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     origin text NOT NULL,
@@ -307,6 +314,9 @@ CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE 
 -- Whether a finished job was retried already, as jobs_retry.
 -- Used by read_retry_sources.
 CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Jobs of a group, as jobs_group.
+-- Used by list_jobs.
+CREATE INDEX finished_jobs_group ON finished_jobs (job_group, id) WHERE job_group IS NOT NULL;
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;
@@ -544,7 +554,10 @@ $$;
 CREATE TABLE event_inbox (
     -- Grows from a change to every change that could see it.
     position bigint GENERATED ALWAYS AS IDENTITY,
+    -- The group whose jobs have ended by these events, or that was closed (without events); null: none.
+    job_group uuid,
     tenant text NOT NULL,
+    -- Empty: no session.
     session text NOT NULL,
     -- One EventRecord after another. Not compressed: they stay for a moment only.
     packed bytea NOT NULL,
@@ -554,6 +567,10 @@ CREATE TABLE event_inbox (
         toast.autovacuum_vacuum_scale_factor = 0.01, toast.autovacuum_vacuum_threshold = 1000,
         toast.autovacuum_vacuum_cost_delay = 0, toast.vacuum_truncate = off);
 ALTER TABLE event_inbox ALTER COLUMN packed SET STORAGE EXTERNAL;
+
+-- Whether events of a group wait for their numbers.
+-- Used by finish_job_groups.
+CREATE INDEX event_inbox_group ON event_inbox (job_group) WHERE job_group IS NOT NULL;
 
 -- The log: the events of one session that one pass of the relay numbered. Rows never change; they are removed
 -- after the retention.
@@ -603,6 +620,189 @@ CREATE TABLE rejected_events (
     error text NOT NULL,
     CONSTRAINT rejected_events_pkey PRIMARY KEY (position)
 );
+
+-- Groups ----------------------------------------------------------------------------------------------------
+
+-- Groups of jobs, each of one tenant.
+CREATE TABLE job_groups (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- 1, and one more with each retry that joined the group after its end.
+    round integer NOT NULL DEFAULT 1,
+    -- Since then only retries join. Null: the group is open.
+    closed_at timestamptz,
+    -- When the last job of this round had ended. Null: the group is not finished.
+    finished_at timestamptz,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    -- The fields of the client (GroupDraft in the source), a JSON object. Null: its first job has created the
+    -- group.
+    definition text,
+    -- Of the group's own webhook (JobSecrets in the source), sealed.
+    secrets bytea,
+    CONSTRAINT job_groups_pkey PRIMARY KEY (id),
+    CONSTRAINT job_groups_name_is_unique UNIQUE (tenant, name),
+    CONSTRAINT job_groups_end CHECK (finished_at IS NULL OR closed_at IS NOT NULL)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Lists, newest first. Partial on paper.
+-- Used by list_job_groups, join_job_groups.
+CREATE INDEX job_groups_tenant ON job_groups (tenant, id) WHERE tenant IS NOT NULL;
+-- Housekeeping removes the oldest.
+-- Used by remove_old_job_groups.
+CREATE INDEX job_groups_finished ON job_groups (finished_at) WHERE finished_at IS NOT NULL;
+
+-- Exact counts of the jobs of groups, as job_counts: a row for each group and shard. Counts of terminal
+-- states include jobs that were removed since.
+CREATE TABLE job_group_counts (
+    job_group uuid NOT NULL,
+    waiting bigint NOT NULL DEFAULT 0,
+    queued bigint NOT NULL DEFAULT 0,
+    running bigint NOT NULL DEFAULT 0,
+    suspended bigint NOT NULL DEFAULT 0,
+    succeeded bigint NOT NULL DEFAULT 0,
+    failed bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
+    -- Failed jobs that were not retried.
+    open_failures bigint NOT NULL DEFAULT 0,
+    shard text NOT NULL,
+    CONSTRAINT job_group_counts_pkey PRIMARY KEY (job_group, shard)
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.01,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Rows that housekeeping adds up.
+-- Used by fold_counts.
+CREATE INDEX job_group_counts_shard ON job_group_counts (shard) WHERE shard <> 'folded';
+
+-- Groups with their counts.
+CREATE VIEW counted_job_groups AS
+SELECT g.id, g.tenant, g.name, g.definition, g.secrets, g.round, g.created_at, g.closed_at, g.finished_at,
+    c.waiting, c.queued, c.running, c.suspended, c.succeeded, c.failed, c.cancelled, c.open_failures
+FROM job_groups g CROSS JOIN LATERAL (
+    SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(queued), 0)::bigint AS queued,
+        coalesce(sum(running), 0)::bigint AS running, coalesce(sum(suspended), 0)::bigint AS suspended,
+        coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(failed), 0)::bigint AS failed,
+        coalesce(sum(cancelled), 0)::bigint AS cancelled,
+        coalesce(sum(open_failures), 0)::bigint AS open_failures
+    FROM job_group_counts n WHERE n.job_group = g.id) c;
+
+-- Adds differences to this connection's rows of job_group_counts. One array element for each job: its group,
+-- its state before (null: it is new) and after. A function, so that statements that change states open the
+-- table only for jobs with a group.
+CREATE FUNCTION count_job_groups(groups uuid[], before job_state[], after job_state[]) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO job_group_counts AS c (
+        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures)
+    SELECT u.job_group, current_setting('ferry.shard'),
+        count(*) FILTER (WHERE u.after = 'waiting') - count(*) FILTER (WHERE u.before = 'waiting'),
+        count(*) FILTER (WHERE u.after = 'queued') - count(*) FILTER (WHERE u.before = 'queued'),
+        count(*) FILTER (WHERE u.after = 'running') - count(*) FILTER (WHERE u.before = 'running'),
+        count(*) FILTER (WHERE u.after = 'suspended') - count(*) FILTER (WHERE u.before = 'suspended'),
+        count(*) FILTER (WHERE u.after = 'succeeded'), count(*) FILTER (WHERE u.after = 'failed'),
+        count(*) FILTER (WHERE u.after = 'cancelled'), count(*) FILTER (WHERE u.after = 'failed')
+    FROM unnest(groups, before, after) AS u(job_group, before, after) GROUP BY u.job_group
+    ON CONFLICT (job_group, shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
+        running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
+        succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
+        cancelled = c.cancelled + excluded.cancelled,
+        open_failures = c.open_failures + excluded.open_failures;
+    RETURN true;
+END $$;
+
+-- The advisory lock of a group's name ("ferryg" and 10 bits of its hash: a transaction has at most 1,024 of
+-- them). Transactions that insert jobs of the group hold it shared until their commit; those that close,
+-- finish or delete the group hold it alone. Groups with the same lock wait for each other, no more.
+CREATE FUNCTION job_group_lock(tenant text, name text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 7378429400505057280 + (hashtextextended(tenant || ' ' || name, 0) & 1023);
+
+-- Locks the groups that new jobs join, creates those that do not exist, and returns their ids in the order
+-- of the arrays. Each group occurs once; a null name is left out. `modes`: 0 new jobs, 1 new jobs, and the
+-- group is closed, 2 retries, which join a closed group as well and begin the next round of a finished one.
+-- Raises FE002 for a closed group, FE003 if the tenant has too many groups. Each statement sees what the lock
+-- has waited for.
+CREATE FUNCTION join_job_groups(
+    tenants text[], names text[], modes integer[], ids uuid[], at timestamptz, count_max bigint
+) RETURNS uuid[] LANGUAGE plpgsql AS $$
+DECLARE
+    g record;
+    found_id uuid;
+    closed timestamptz;
+    joined uuid[] := array_fill(NULL::uuid, ARRAY[cardinality(names)]);
+BEGIN
+    FOR g IN
+        SELECT * FROM unnest(tenants, names, modes, ids) WITH ORDINALITY
+            AS u(tenant, name, mode, id, number)
+        WHERE u.name IS NOT NULL
+        ORDER BY job_group_lock(u.tenant, u.name), u.mode = 1 DESC, u.tenant, u.name
+    LOOP
+        IF g.mode = 1 THEN
+            PERFORM pg_advisory_xact_lock(job_group_lock(g.tenant, g.name));
+        ELSE
+            PERFORM pg_advisory_xact_lock_shared(job_group_lock(g.tenant, g.name));
+        END IF;
+        SELECT id, closed_at INTO found_id, closed FROM job_groups WHERE tenant = g.tenant AND name = g.name;
+        IF NOT FOUND THEN
+            IF (SELECT count(*) FROM (
+                    SELECT FROM job_groups WHERE tenant = g.tenant LIMIT count_max) AS taken) >= count_max
+            THEN
+                RAISE EXCEPTION 'too many groups' USING ERRCODE = 'FE003';
+            END IF;
+            INSERT INTO job_groups (id, created_at, tenant, name) VALUES (g.id, at, g.tenant, g.name)
+            ON CONFLICT (tenant, name) DO NOTHING;
+            SELECT id, closed_at INTO found_id, closed FROM job_groups
+            WHERE tenant = g.tenant AND name = g.name;
+        END IF;
+        IF closed IS NOT NULL AND g.mode <> 2 THEN
+            RAISE EXCEPTION 'the group % is closed', g.name USING ERRCODE = 'FE002';
+        ELSIF closed IS NOT NULL THEN
+            UPDATE job_groups SET finished_at = NULL, round = round + 1
+            WHERE id = found_id AND finished_at IS NOT NULL;
+        ELSIF g.mode = 1 THEN
+            PERFORM close_job_group(found_id, at);
+        END IF;
+        joined[g.number] := found_id;
+    END LOOP;
+    RETURN joined;
+END $$;
+
+-- Closes an open group. Its lock is held. The row of the inbox makes a pass of the relay look at the group.
+CREATE FUNCTION close_job_group(closed uuid, at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    WITH changed AS (
+        UPDATE job_groups SET closed_at = greatest(created_at, at) WHERE id = closed AND closed_at IS NULL
+        RETURNING tenant, id
+    )
+    INSERT INTO event_inbox (tenant, session, packed, job_group) SELECT tenant, '', '', id FROM changed;
+END $$;
+
+-- Returns whether a group has unfinished jobs.
+CREATE FUNCTION has_unfinished_jobs(counted uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN (SELECT coalesce(sum(waiting + queued + running + suspended), 0) <> 0
+    FROM job_group_counts WHERE job_group = counted);
+
+-- Finishes the closed groups among these that have no unfinished job and no event in the inbox, and returns
+-- them. Jobs end before their group is locked, so that most calls lock nothing. The counts are read again
+-- after the lock: a retry may have joined meanwhile.
+CREATE FUNCTION finish_job_groups(groups uuid[], at timestamptz) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+DECLARE
+    g record;
+BEGIN
+    FOR g IN
+        SELECT j.id, job_group_lock(j.tenant, j.name) AS lock FROM job_groups j
+        WHERE j.id = ANY (groups) AND j.closed_at IS NOT NULL AND j.finished_at IS NULL
+            AND NOT has_unfinished_jobs(j.id)
+        ORDER BY lock, j.tenant, j.name
+    LOOP
+        PERFORM pg_advisory_xact_lock(g.lock);
+        RETURN QUERY UPDATE job_groups j SET finished_at = greatest(j.closed_at, at)
+        WHERE j.id = g.id AND j.finished_at IS NULL AND NOT has_unfinished_jobs(j.id)
+            AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.job_group = j.id)
+        RETURNING j.id;
+    END LOOP;
+END $$;
 
 -- Webhooks and deliveries -----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ enum FolderUses {
                 ("Errors", ["Codec", "Fields", "States"]),
                 ("Host", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors"]),
                 ("JobSpec", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Host"]),
+                ("Group", ["Time", "Text", "Codec", "Fields", "JobSpec"]),
                 (
                     "Attempt",
                     ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec"]
@@ -48,8 +49,8 @@ enum FolderUses {
                 (
                     "Event",
                     [
-                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Attempt", "Job",
-                        "Webhook",
+                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Group", "Attempt",
+                        "Job", "Webhook",
                     ]
                 ),
             ]
@@ -91,6 +92,7 @@ enum FolderUses {
                         "Hosts", "Claim", "Events",
                     ]
                 ),
+                ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),
                 (
                     "Jobs",
                     [
@@ -110,7 +112,7 @@ enum FolderUses {
                     "Retention",
                     [
                         "Connection", "Signals", "JobRows", "Sessions", "Quotas", "Claim", "Deliveries",
-                        "Jobs", "BulkOperations",
+                        "Groups", "Jobs", "BulkOperations",
                     ]
                 ),
                 ("Admin", ["Connection", "Signals", "Requests", "Settings", "Leases"]),
@@ -134,7 +136,8 @@ enum FolderUses {
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
                         "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting", "Submit",
-                        "Jobs", "BulkOperations", "Schedules", "Retention", "Admin", "Cluster", "Dispatch",
+                        "Groups", "Jobs", "BulkOperations", "Schedules", "Retention", "Admin", "Cluster",
+                        "Dispatch",
                     ]
                 ),
             ]

@@ -37,8 +37,9 @@ final class BatchCreation: Sendable {
     }
 
     private func submit(_ request: RequestContext) throws(Problem) {
-        let documents = try documents(request)
-        let key = try request.idempotency(documents)
+        let batch = try batch(request)
+        let documents = batch.jobs
+        let key = try request.idempotency(batch.identity)
         guard (1...Limits.batchJobCountMax).contains(documents.count) else {
             throw Problem(
                 InvalidFields(
@@ -54,9 +55,10 @@ final class BatchCreation: Sendable {
         let earlierJobs = EarlierJobs()
         for (index, document) in documents.enumerated() {
             do throws(InvalidFields) {
-                let job = try validation.validate(document, at: "#/jobs/\(index)", request, sessions) {
+                var job = try validation.validate(document, at: "#/jobs/\(index)", request, sessions) {
                     earlierJobs[$0]
                 }
+                if job.spec.group == nil, document["group"] == nil { job.spec.group = batch.group }
                 // After an error no job is submitted, and any identifier will do.
                 if errors.isEmpty { jobs.append(factory.newJob(job, request, trace: trace)) }
                 earlierJobs.identifiers.append(errors.isEmpty ? jobs[index].id : identifiers.make())
@@ -74,8 +76,10 @@ final class BatchCreation: Sendable {
         }
         references.check(jobs, request, key, place: { "#/jobs/\($0)" }) { [self, jobs] in
             sink.submit(
-                Submission(jobs: jobs, idempotency: key, sessionEpoch: sessions.snapshot.epoch) {
-                    [self] result in
+                Submission(
+                    jobs: jobs, idempotency: key, closedGroup: batch.closesGroup ? batch.group : nil,
+                    sessionEpoch: sessions.snapshot.epoch
+                ) { [self] result in
                     switch result {
                     case .failure(.sessionsChanged):
                         batches.run { [self] in
@@ -88,10 +92,27 @@ final class BatchCreation: Sendable {
         }
     }
 
-    private func documents(_ request: RequestContext) throws(Problem) -> [JSONView] {
-        if try isMediaType(request.fields, lineTypes) { return try lines(request) }
+    /// What a body asks for.
+    private struct Batch {
+        var jobs: [JSONView]
+        /// Group of the jobs that name none.
+        var group: String?
+        var closesGroup = false
+        /// Documents that identify the request.
+        var identity: [JSONView]
+    }
+
+    private func batch(_ request: RequestContext) throws(Problem) -> Batch {
+        if try isMediaType(request.fields, lineTypes) {
+            let lines = try lines(request)
+            return Batch(jobs: lines, identity: lines)
+        }
         let json = try request.parse(request.body)
-        return try valid(try BatchRequest(body: json)).jobs.map(\.json)
+        let body = try valid(try BatchRequest(body: json))
+        let jobs = body.jobs.map(\.json)
+        // As before groups, so that keys of that time are recognized.
+        let identity = body.group == nil ? jobs : [json]
+        return Batch(jobs: jobs, group: body.group, closesGroup: body.closesGroup, identity: identity)
     }
 
     /// Returns one document for each line that is not empty. Stops after one more document than allowed.
@@ -111,12 +132,26 @@ struct BatchRequest: FieldObject {
     static let summary = "Jobs that are accepted together or not at all."
     static let schemaName = "BatchRequest"
     fileprivate var jobs: [Job] = []
+    fileprivate var group: String?
+    fileprivate var closesGroup = false
 
     mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "jobs", &jobs,
             ListRule(0...Limits.batchJobCountMax, of: NoRule(), isUnique: false, documentsOne: true),
             .of(required: true), "The jobs. Either all are accepted, or none.")
+        visitor.field(
+            "group", &group, .groupName, .plain,
+            "Group of the jobs that have no member group; null for none.")
+        visitor.field(
+            "close_group", &closesGroup, .plain,
+            "Whether the group is closed with these jobs: later only retries of its jobs join it.")
+    }
+
+    mutating func check(_ body: FieldDecoder) {
+        if closesGroup, group == nil {
+            body.fail("close_group", "invalid_combination", "This needs group.")
+        }
     }
 
     /// A job, which is validated apart.

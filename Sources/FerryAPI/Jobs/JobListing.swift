@@ -4,10 +4,12 @@ internal import HTTPServer
 /// Lists jobs.
 final class JobListing: Sendable {
     private let reader: any JobReader
+    private let groups: any GroupStore
     private let view: JobView
 
-    init(_ reader: any JobReader, _ view: JobView) {
-        self.reader = reader
+    init(_ ports: StorePorts, _ view: JobView) {
+        reader = ports.jobs
+        groups = ports.groups
         self.view = view
     }
 
@@ -19,6 +21,16 @@ final class JobListing: Sendable {
         var query = try jobQuery(request)
         query.session = try request.sessionKey().name
         list(query, request)
+    }
+
+    /// `GET /v1/job_groups/{name}/jobs`
+    func listOfGroup(_ request: RequestContext) throws(Problem) {
+        var query = try jobQuery(request)
+        let name = try request.groupName()
+        query.group = name
+        groups.group(
+            name, tenant: request.tenant, reply: request.onSuccess { [self, query] _ in list(query, request) }
+        )
     }
 
     private func list(_ query: JobQuery, _ request: RequestContext) {
@@ -44,6 +56,13 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
     for (name, value) in request.query {
         switch name {
         case "session": query.session = try sessionName(value)
+        case "group":
+            guard GroupName.isValid(value) else {
+                throw Problem(
+                    .invalidParameter,
+                    "group must be a name of 1 to \(Limits.nameByteCountMax) letters, digits and ._:-.")
+            }
+            query.group = value
         case "state":
             query.states = try listed(name, value, countMax: JobState.allCases.count)
                 .map { state throws(Problem) in try choice(name, String(state)) }

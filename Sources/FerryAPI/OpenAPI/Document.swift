@@ -55,6 +55,8 @@ private func path(_ pattern: String) -> JSON {
         members.append(.init("parameters", [.reference("parameters", "HostName")]))
     } else if pattern.contains("{tenant}") {
         members.append(.init("parameters", [.reference("parameters", "TenantName")]))
+    } else if pattern.contains("{name}") {
+        members.append(.init("parameters", [.reference("parameters", "GroupName")]))
     } else if pattern.contains("{id}") {
         let isName = pattern.hasPrefix("/v1/sessions/")
         let id = Parameter("", "id", .path, isName ? sessionName : String.shownSchema, "Identifier.")
@@ -117,7 +119,8 @@ private func problems(of route: Route, _ description: OperationDescription) -> S
     var statuses = Set(everyProblem + description.problems)
     if route.role != nil { statuses.formUnion([401, 403, 429]) }
     // A `PUT` creates a session that does not exist.
-    if route.pattern.contains("{id}"), route.operation != .putSession { statuses.insert(404) }
+    let namesObject = route.pattern.contains("{id}") || route.pattern.contains("{name}")
+    if namesObject, route.operation != .putSession { statuses.insert(404) }
     return statuses
 }
 

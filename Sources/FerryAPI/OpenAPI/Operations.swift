@@ -10,6 +10,8 @@ extension Operation {
         case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .listBulkOperations, .readBulkOperation,
             .cancelBulkOperation:
             "operations"
+        case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs:
+            "groups"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
         case .listDeliveries, .readDelivery, .redeliver: "deliveries"
@@ -33,6 +35,7 @@ extension Operation {
         switch tag {
         case "jobs": jobDescription
         case "operations": bulkDescription
+        case "groups": groupDescription
         case "sessions": sessionDescription
         case "deliveries", "webhooks": webhookDescription
         case "events": eventDescription
@@ -50,7 +53,7 @@ extension Operation {
                 .init(content: batchContent),
                 .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]))
         case .listJobs:
-            .page("List jobs, newest first", "A page of jobs.", "JobList", ["Session"] + jobFilters)
+            .page("List jobs, newest first", "A page of jobs.", "JobList", ["Session", "Group"] + jobFilters)
         case .readJob:
             OperationDescription(
                 "Read a job, or wait for its end", ["Prefer", "IfNoneMatch"], nil,
@@ -126,6 +129,25 @@ extension Operation {
             .init(
                 202, "The operation, which continues after the response.", json("BulkOperation"),
                 ["Location", "Idempotency-Replayed"]))
+    }
+
+    private var groupDescription: OperationDescription {
+        switch self {
+        case .createJobGroup:
+            .create("Create a group of jobs", .json("JobGroupRequest"), "The created group.", "JobGroup")
+        case .listJobGroups: .page("List groups, newest first", "A page of groups.", "JobGroupList")
+        case .readJobGroup: .read("Read a group with the counts of its jobs", "The group.", "JobGroup")
+        case .closeJobGroup:
+            OperationDescription(
+                "Close a group: only retries of its jobs join it", [], .empty,
+                .object("The group, closed now or before.", "JobGroup"))
+        case .listGroupJobs:
+            .page(
+                "List a group's jobs, newest first", "A page of jobs.", "JobList", ["Session"] + jobFilters)
+        default:
+            .delete(
+                "Delete a finished group; its jobs are kept", "The group is deleted.", problems: [409])
+        }
     }
 
     private var sessionDescription: OperationDescription {

@@ -35,6 +35,7 @@ struct Parameter: Sendable {
 
 let parameters: [Parameter] = [
     Parameter("Session", "session", .query, sessionName, "Only jobs or events of this session."),
+    Parameter("Group", "group", .query, String.schema(.groupName), "Only jobs of this group."),
     Parameter(
         "State", "state", .query, list("JobState", JobState.allCases.count),
         "Only jobs in one of these states.", commaSeparated),
@@ -93,6 +94,7 @@ let parameters: [Parameter] = [
     Parameter(
         "TenantName", "tenant", .path, text(1...Limits.nameByteCountMax, "^[a-z0-9_-]+$"),
         "Name of the tenant."),
+    Parameter("GroupName", "name", .path, String.schema(.groupName), "Name of the group."),
     Parameter(
         "Verbose", "verbose", .query, String.schema(TextRule(0...Limits.nameByteCountMax)),
         "Adds a line for each check to the response.", [.init("allowEmptyValue", .bool(true))]),

@@ -9,7 +9,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.add(
         ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
-        BulkOperation.self, BulkDryRun.self,
+        BulkOperation.self, BulkDryRun.self, JobGroup.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.add(TenantLimits.self, .response)
@@ -18,6 +18,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
     schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
     schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
+    schemas.addPage(of: JobGroup.self, "JobGroupList", "groups", "newest first")
     schemas.addPage(of: WebhookRecord.self, "WebhookList", "endpoints", "newest first")
     schemas.addPage(of: DeliveryRecord.self, "DeliveryList", "deliveries", "newest first")
     schemas.addPage(of: HostRecord.self, "HostList", "hosts", "ordered by name")
@@ -95,6 +96,7 @@ extension FieldSchemas {
         add(JobFilter.self, .request(nil), named: JobFilter.schemaName)
         add(BulkRequest.self, .request(nil), named: "BulkRequest")
         add(BulkCancelRequest.self, .request(nil), named: "BulkCancelRequest")
+        add(GroupDraft.self, .request(nil), named: GroupDraft.schemaName)
         add(KeyRequest.self, .request(nil), named: "KeyRequest")
         add(TransferLimits.self, .patch, named: "LimitsPatch")
         add(TenantLimits.self, .request(nil), named: "TenantLimitsRequest")

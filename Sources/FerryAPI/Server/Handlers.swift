@@ -10,6 +10,7 @@ final class Handlers: Sendable {
     let jobCommands: JobCommands
     let jobAnswers: JobAnswers
     let bulkOperations: BulkOperationHandlers
+    let groups: GroupHandlers
     let content: ContentHandlers
     let sessions: SessionHandlers
     let schedules: ScheduleHandlers
@@ -47,10 +48,11 @@ final class Handlers: Sendable {
             ports.submissions, identifiers, validation, factory, references, earlier, batches)
         jobRetry = JobRetry(ports, identifiers, references, submission)
         jobReading = JobReading(ports, view, wait)
-        jobListing = JobListing(ports.store.jobs, view)
+        jobListing = JobListing(ports.store, view)
         jobCommands = JobCommands(ports, validation, view, wait)
         jobAnswers = JobAnswers(ports, node, view)
         bulkOperations = BulkOperationHandlers(ports.store.bulkOperations, identifiers)
+        groups = GroupHandlers(ports, node, identifiers)
         content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)

@@ -19,6 +19,9 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case sessionInUse = "session_in_use"
     case tooManySessions = "too_many_sessions"
     case limitReached = "limit_reached"
+    case groupClosed = "group_closed"
+    case groupExists = "group_exists"
+    case groupNotFinished = "group_not_finished"
     case stale
     case preconditionRequired = "precondition_required"
     case bodyTooLarge = "body_too_large"
@@ -45,7 +48,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
-            .sessionInUse, .tooManySessions, .limitReached:
+            .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished:
             409
         case .stale: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
@@ -79,6 +82,9 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
         case .tooManySessions: "There are too many sessions"
         case .limitReached: "The limit of objects is reached"
+        case .groupClosed: "The group takes no more jobs"
+        case .groupExists: "A group has this name"
+        case .groupNotFinished: "The group is not finished"
         case .stale: "The object has changed"
         case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"
@@ -275,6 +281,16 @@ struct Problem: Error, Sendable {
                 .limitReached,
                 "A tenant may have \(Limits.bulkOperationCountMax) running operations. Wait until one has "
                     + "ended, or cancel one.")
+        case .groupClosed:
+            self.init(.groupClosed, "The group is closed: only retries of its jobs join it.")
+        case .groupExists: self.init(.groupExists, "The tenant has a group with this name.")
+        case .groupUnfinished:
+            self.init(
+                .groupNotFinished,
+                "Only a finished group can be deleted: one that is closed and has no unfinished jobs.")
+        case .tooManyGroups:
+            self.init(
+                .limitReached, "A tenant may have \(Limits.jobGroupCountMax) groups. Delete finished ones.")
         case .failed:
             self.init(.internalError, "The request failed; the log has its cause under its request_id.")
         }

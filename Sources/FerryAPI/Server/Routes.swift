@@ -55,6 +55,7 @@ enum Operation: String, Sendable, CaseIterable {
     case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
         replayDeliveries, listWebhookDeliveries
     case readWindows, changeWindows
+    case createJobGroup, listJobGroups, readJobGroup, closeJobGroup, deleteJobGroup, listGroupJobs
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
@@ -65,7 +66,7 @@ enum Operation: String, Sendable, CaseIterable {
 }
 
 /// All operations. The router and the OpenAPI document are both made from this table.
-let routes: [Route] = jobRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
+let routes: [Route] = jobRoutes + groupRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
 
 private let jobRoutes: [Route] = [
     Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) {
@@ -137,6 +138,17 @@ private let jobRoutes: [Route] = [
     Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
         $0.deliveries.listOfWebhook
     },
+]
+
+private let groupRoutes: [Route] = [
+    Route(.createJobGroup, "POST", "/v1/job_groups", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.groups.create
+    },
+    Route(.listJobGroups, "GET", "/v1/job_groups", .viewer) { $0.groups.list },
+    Route(.readJobGroup, "GET", "/v1/job_groups/{name}", .viewer) { $0.groups.read },
+    Route(.closeJobGroup, "POST", "/v1/job_groups/{name}/close", .client, .upTo(4_096)) { $0.groups.close },
+    Route(.deleteJobGroup, "DELETE", "/v1/job_groups/{name}", .client) { $0.groups.delete },
+    Route(.listGroupJobs, "GET", "/v1/job_groups/{name}/jobs", .viewer) { $0.jobListing.listOfGroup },
 ]
 
 private let bulkRoutes: [Route] = [

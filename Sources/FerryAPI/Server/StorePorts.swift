@@ -14,6 +14,8 @@ package struct StorePorts: Sendable {
     let answers: any AnswerSink
     /// Starts and shows bulk operations.
     let bulkOperations: any BulkOperationStore
+    /// Creates, reads and closes groups.
+    let groups: any GroupStore
     /// Reads and changes sessions.
     let sessions: any SessionStore
     /// Reads, changes and runs schedules.
@@ -42,8 +44,9 @@ package struct StorePorts: Sendable {
     package init(
         jobs: any JobReader, jobControl: any JobControl, submissions: any SubmissionReader,
         dependencies: any DependencyStore, answers: any AnswerSink,
-        bulkOperations: any BulkOperationStore, sessions: any SessionStore, schedules: any ScheduleStore,
-        windows: any WindowStore, events: any EventReader, webhooks: any WebhookStore,
+        bulkOperations: any BulkOperationStore, groups: any GroupStore, sessions: any SessionStore,
+        schedules: any ScheduleStore, windows: any WindowStore, events: any EventReader,
+        webhooks: any WebhookStore,
         deliveries: any DeliveryReader, hosts: any HostStore, limits: any LimitStore,
         tenantLimits: any TenantLimitStore, keys: any KeyStore, control: any ServiceControl,
         audit: any AuditLog
@@ -54,6 +57,7 @@ package struct StorePorts: Sendable {
         self.dependencies = dependencies
         self.answers = answers
         self.bulkOperations = bulkOperations
+        self.groups = groups
         self.sessions = sessions
         self.schedules = schedules
         self.windows = windows

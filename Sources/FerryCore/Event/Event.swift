@@ -43,10 +43,11 @@ public struct LoggedEvent: ShownObject {
 
     private var data: EventContent {
         EventContent(
-            sequence: event.sequence, session: event.session,
+            sequence: event.sequence, session: event.session.isEmpty ? nil : event.session,
             offset: event.record.type == .jobResumedAtOffset ? .some(event.record.offset) : nil,
             job: .init { event.record.writeJob(into: &$0, job) },
-            webhook: event.record.disabledWebhook.map { StoredJSON($0.json) })
+            webhook: event.record.disabledWebhook.map { StoredJSON($0.json) },
+            group: event.record.finishedGroup.map { StoredJSON($0) })
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -76,33 +77,37 @@ public struct EventContent: ShownObject {
     public static let schemaName = "EventData"
 
     let sequence: Int64
-    let session: String
+    let session: String?
     let offset: Int64??
     let job: Job
     let webhook: StoredJSON<DisabledWebhook>?
+    let group: StoredJSON<JobGroup>?
 
     /// Creates the content. `offset`: only for `job.resumed_at_offset`.
     public init(
-        sequence: Int64, session: String, offset: Int64??, job: Job, webhook: StoredJSON<DisabledWebhook>?
+        sequence: Int64, session: String?, offset: Int64??, job: Job, webhook: StoredJSON<DisabledWebhook>?,
+        group: StoredJSON<JobGroup>?
     ) {
         self.sequence = sequence
         self.session = session
         self.offset = offset
         self.job = job
         self.webhook = webhook
+        self.group = group
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("sequence", \.sequence, "Number of the event in its tenant and session, without gaps.")
-        list.member("session", \.session, "Name of the session.")
+        list.member("session", \.session, "Name of the session; null for an event of a group.")
         list.optional(
             "offset", \.offset,
             "Only of job.resumed_at_offset: the first byte that is fetched; 0 if the download restarted.")
         list.member(
             "job", \.job,
             "The job as it was at the event. Only its id if the job was deleted; null for an event of a "
-                + "session or an endpoint.")
+                + "session, an endpoint or a group.")
         list.optional("webhook", \.webhook, "Only of webhook.disabled: the endpoint.")
+        list.optional("group", \.group, "Only of group.finished: the group as it was at the event.")
     }
 
     /// The job of an event, a deleted job, or null.

@@ -25,7 +25,7 @@ public struct EventRecord: Sendable, Equatable {
     /// Condition for which the job waits after the event, or `nil`.
     public var waitingFor: WaitingFor?
     /// Of a job: what its row may not say later (`EventDetail`). `webhook.disabled`: the endpoint (16 bytes)
-    /// and the reason. Else empty.
+    /// and the reason. `group.finished`: the group as it is shown. Else empty.
     public var detail: [UInt8]
 
     /// Creates a record. `wanted`: `JobSpec.wantedEvents`.

@@ -11,6 +11,8 @@ public struct JobFilter: FieldObject, FieldValue {
 
     /// Name of the session; `nil`: any.
     public var session: String?
+    /// Name of the group; `nil`: any, or none.
+    public var group: String?
     /// Any of these states; empty for all states.
     public var states: [JobState] = []
     /// Kind; `nil`: any.
@@ -45,6 +47,7 @@ public struct JobFilter: FieldObject, FieldValue {
 
     public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field("session", &session, .sessionName, .plain, "Only jobs of this session.")
+        visitor.field("group", &group, .groupName, .plain, "Only jobs of this group.")
         var list = states.isEmpty ? nil : StateList(states: states)
         visitor.field(
             "state", &list, .plain,

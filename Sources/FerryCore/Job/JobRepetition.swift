@@ -49,6 +49,7 @@ public struct JobRepetition: Sendable {
         spec.request.original = secrets.resumePoint?.original(of: spec.request)
         // The new job is not a run of the schedule.
         spec.occurrence = nil
+        spec.group = source.record.group
         return NewJob(
             id: id, tenant: tenant, JobRequest(spec, secrets, payload: source.payload),
             sealing: self.secrets, traceparent: traceparent, retryOf: source.record.id)

@@ -273,7 +273,8 @@ extension TextRule {
         isMediaRange($0) ? nil : "This must be a media type such as \"image/png\" or \"image/*\"."
     }
 
-    fileprivate static let webhookSecret = TextRule(
+    /// A signing secret of Standard Webhooks.
+    static let webhookSecret = TextRule(
         0...256,
         pattern: "^whsec_(([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/][AQgw]==|"
             + "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?|([A-Za-z0-9+/]{4}){21}[A-Za-z0-9+/][AQgw]==)$"

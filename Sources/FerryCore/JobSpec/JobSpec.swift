@@ -109,6 +109,10 @@ public struct JobSpec: FieldObject {
             "session", &session, .sessionName, .of(.never, column: "session"),
             "Name of the session: 1 to 128 letters, digits and -._~:@.")
         visitor.field(
+            "group", &group, .groupName, .of(.never),
+            "Name of the job's group: 1 to 128 letters, digits and ._:-. The first job creates the group. null: "
+                + "no group.")
+        visitor.field(
             "description", &description, .description, .of(.always),
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
         metadataField(&visitor, &metadata, .of(.always, column: "metadata"))
@@ -177,6 +181,15 @@ extension TextRule {
         1...Limits.nameByteCountMax, pattern: "^\(sessionNamePattern)$"
     ) {
         SessionName.isValid($0) ? nil : "A session's name has 1 to 128 letters, digits and -._~:@."
+    }
+}
+
+extension TextRule {
+    /// A group's name.
+    public static let groupName = TextRule(
+        1...Limits.nameByteCountMax, pattern: #"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$"#
+    ) {
+        GroupName.isValid($0) ? nil : "A group's name has 1 to 128 letters, digits and ._:-."
     }
 }
 

@@ -3,6 +3,7 @@ extension JobSpec {
     struct Fields: Sendable, Equatable {
         var kind = JobKind.download
         var session = SessionName.standard
+        var group: String?
         var description: String?
         var metadata: [Pair] = []
         var request = RequestSpec()
@@ -56,6 +57,11 @@ extension JobSpec {
     public var session: String {
         get { storage.fields.session }
         _modify { yield &ownStorage.fields.session }
+    }
+    /// Name of the group, or `nil`.
+    public var group: String? {
+        get { storage.fields.group }
+        _modify { yield &ownStorage.fields.group }
     }
     /// Text of the client, or `nil`.
     public var description: String? {

@@ -173,6 +173,9 @@ public enum Limits {
     /// `ids` of a bulk operation.
     /// If exceeded: 422.
     public static let bulkJobCountMax = 10_000
+    /// Groups of a tenant.
+    /// If exceeded: 409 `limit_reached`.
+    public static let jobGroupCountMax: Int64 = 100_000
     /// Running bulk operations of a tenant.
     /// If exceeded: 409 `limit_reached`.
     public static let bulkOperationCountMax = 100

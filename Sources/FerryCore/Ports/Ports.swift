@@ -12,6 +12,8 @@ public struct Submission: Sendable {
     public let jobs: [NewJob]
     /// `Idempotency-Key` of the request, or `nil`.
     public let idempotency: Idempotency?
+    /// Name of the group that is closed with these jobs, or `nil`.
+    public let closedGroup: String?
     /// `SessionSnapshot.epoch` of the sessions whose configuration the jobs use, or `nil` if they use none.
     public let sessionEpoch: Int64?
     /// Called exactly once.
@@ -19,11 +21,12 @@ public struct Submission: Sendable {
 
     /// Creates a submission.
     public init(
-        jobs: [NewJob], idempotency: Idempotency?, sessionEpoch: Int64? = nil,
+        jobs: [NewJob], idempotency: Idempotency?, closedGroup: String? = nil, sessionEpoch: Int64? = nil,
         reply: @escaping @Sendable (Result<Accepted, StoreError>) -> Void
     ) {
         self.jobs = jobs
         self.idempotency = idempotency
+        self.closedGroup = closedGroup
         self.sessionEpoch = sessionEpoch
         self.reply = reply
     }

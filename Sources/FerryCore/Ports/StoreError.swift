@@ -42,6 +42,14 @@ public enum StoreError: Error, Sendable, Equatable {
     case tooManySessions
     /// The tenant has its largest number of running bulk operations.
     case tooManyBulkOperations
+    /// The group is closed: only retries of its jobs join it.
+    case groupClosed
+    /// The tenant has a group with this name.
+    case groupExists
+    /// The group is not finished.
+    case groupUnfinished
+    /// The tenant has its largest number of groups.
+    case tooManyGroups
     /// A defect; the log has details.
     case failed
 

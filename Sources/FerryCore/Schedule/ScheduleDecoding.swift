@@ -82,6 +82,11 @@ public struct ValidatedSchedule: Sendable {
                 "#/job/schedule/depends_on", "invalid_combination",
                 "Dependencies are for a single job, not for every run.")
         }
+        if job.spec.group != nil {
+            errors.add(
+                "#/job/group", "invalid_combination",
+                "A group is for jobs that are submitted together, not for every run.")
+        }
         if job.secrets.resumePoint != nil {
             errors.add(
                 "#/job/resume_data", "invalid_combination",
@@ -124,7 +129,7 @@ public struct ScheduleBody: FieldObject {
             "The job of every run. request.url (path and query) and destination.path may contain "
                 + "{scheduled_at}, or :date, :time, :year, :month, :day, :hour, :minute and :unix of it as "
                 + "in {scheduled_at:date}. earliest_begin_at, deadline_at and depends_on of its schedule, "
-                + "and resume_data, are refused.")
+                + "group, and resume_data, are refused.")
     }
 
     public mutating func check(_ body: FieldDecoder) { spec.check(body) }

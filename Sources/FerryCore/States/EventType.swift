@@ -28,6 +28,8 @@ public enum EventType: String, Sendable, CaseIterable {
     case sessionInvalidated = "session.invalidated"
     /// Ferry has disabled an endpoint because its receiver is gone or has failed for too long.
     case webhookDisabled = "webhook.disabled"
+    /// A closed group has no unfinished job.
+    case groupFinished = "group.finished"
 
     /// Events of a webhook that names none.
     public static let standard: [EventType] = [
@@ -55,6 +57,7 @@ public enum EventType: String, Sendable, CaseIterable {
         case .jobAcknowledgementExpired: 16
         case .webhookDisabled: 17
         case .jobURLExpired: 18
+        case .groupFinished: 19
         }
     }
 
@@ -86,7 +89,7 @@ public enum EventType: String, Sendable, CaseIterable {
 
 extension EventType {
     /// Events that the webhook of a single job may get.
-    public static let ofJobs = allCases.filter { $0 != .webhookDisabled }
+    public static let ofJobs = allCases.filter { $0 != .webhookDisabled && $0 != .groupFinished }
 }
 
 extension Sequence<EventType> {

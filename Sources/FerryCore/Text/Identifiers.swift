@@ -27,6 +27,8 @@ public enum AuditKindTag: IdentifierKind { public static let prefix = "aud_" }
 public enum ScheduleKindTag: IdentifierKind { public static let prefix = "sch_" }
 /// Bulk operations.
 public enum BulkOperationKindTag: IdentifierKind { public static let prefix = "opn_" }
+/// Groups of jobs. Shown only in cursors.
+public enum JobGroupKindTag: IdentifierKind { public static let prefix = "grp_" }
 
 /// Identifier of a job.
 public typealias JobID = Identifier<JobKindTag>
@@ -48,6 +50,8 @@ public typealias AuditID = Identifier<AuditKindTag>
 public typealias ScheduleID = Identifier<ScheduleKindTag>
 /// Identifier of a bulk operation.
 public typealias BulkOperationID = Identifier<BulkOperationKindTag>
+/// Identifier of a group of jobs.
+public typealias JobGroupID = Identifier<JobGroupKindTag>
 
 /// A time-ordered 128-bit value (UUIDv7, RFC 9562 §5.7), written as a prefix and Crockford base32.
 public struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {

@@ -11,6 +11,7 @@ extension SubmissionQueries: SubmissionReader {}
 extension Dependencies: DependencyStore {}
 extension QuestionAnswers: AnswerSink {}
 extension BulkCommands: BulkOperationStore {}
+extension GroupCommands: GroupStore {}
 extension SessionCommands: SessionStore {}
 extension ScheduleCommands: ScheduleStore {}
 extension WindowCommands: WindowStore {}
@@ -32,9 +33,10 @@ extension StorePorts {
         self.init(
             jobs: store.jobs, jobControl: store.jobCommands, submissions: store.submissionQueries,
             dependencies: store.dependencies, answers: store.questions, bulkOperations: store.bulkCommands,
-            sessions: store.sessions, schedules: store.scheduleCommands, windows: store.windows,
-            events: store.events, webhooks: store.webhooks, deliveries: store.deliveryQueries,
-            hosts: store.hostCommands, limits: store.limits, tenantLimits: store.tenantLimits,
+            groups: store.groups, sessions: store.sessions, schedules: store.scheduleCommands,
+            windows: store.windows, events: store.events, webhooks: store.webhooks,
+            deliveries: store.deliveryQueries, hosts: store.hostCommands, limits: store.limits,
+            tenantLimits: store.tenantLimits,
             keys: store.keys, control: store.operators, audit: store.audit)
     }
 }

@@ -6,6 +6,8 @@ struct InboxRow {
     let position: Int64
     let tenant: String
     let session: String
+    /// The group whose jobs have ended by these events; `nil` for none.
+    let group: JobGroupID?
     let packed: [UInt8]
     /// The readable entries of `packed`.
     let entries: [EventRecord.Packed]
@@ -16,7 +18,8 @@ struct InboxRow {
         let isLast = range.upperBound == entries.count
         let end = isLast ? packed.count : entries[range.upperBound].range.lowerBound
         return InboxRow(
-            position: position, tenant: tenant, session: session, packed: Array(packed[start..<end]),
+            position: position, tenant: tenant, session: session, group: group,
+            packed: Array(packed[start..<end]),
             entries: entries[range].map { $0.moved(by: -start) })
     }
 }
@@ -70,6 +73,7 @@ extension Parameters {
         parameters.appendArray(.text, rows) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, rows) { $0.append(text: $1.session) }
         parameters.appendArray(.bytea, rows) { $0.append(bytea: $1.packed) }
+        parameters.appendArray(.uuid, rows) { $0.append($1.group) }
         return parameters
     }
 }

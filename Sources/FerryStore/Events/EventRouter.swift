@@ -168,7 +168,9 @@ struct EventRouter {
         var deliveries: [PlannedDelivery] = []
         let isOwnWanted = own != nil && event.record.isWanted
         if isOwnWanted || !wanting.isEmpty {
-            let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
+            let json =
+                event.record.disabledWebhook?.json ?? event.record.finishedGroup
+                ?? event.record.jobJSON(record)
             let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?, payload: WebhookPayload) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,
@@ -188,6 +190,15 @@ struct EventRouter {
                 tenant: event.tenant, session: event.session, job: id, webhook: own,
                 secrets: job?.sealedSecrets, traceparent: job?.traceparent)
         )
+    }
+
+    /// Plans the delivery of `group.finished` to the group's own webhook. `event`: index of the event.
+    mutating func plan(ownWebhookOf group: JobGroup, event: Int) {
+        guard let webhook = group.draft.webhook else { return }
+        deliveries.append(
+            PlannedDelivery(
+                place: event, url: webhook.url, jobJSON: group.shown(), secrets: group.sealedSecrets,
+                traceparent: nil, endpoint: nil, payload: .full))
     }
 
     // MARK: Creation

@@ -27,7 +27,7 @@ struct RelayTransaction {
     private static let lock: Int64 = 0x6665_7272_7965_7665
 
     /// Events of one session in the inbox.
-    private struct Group {
+    struct Group {
         let tenant: String
         let session: String
         var packed: [UInt8] = []
@@ -49,10 +49,10 @@ struct RelayTransaction {
         var hasEnded: Bool { entries.contains { $0.record?.type.isTerminal == true } }
     }
 
-    private let numbering: EventNumbering
-    private var outcome = Outcome()
+    let numbering: EventNumbering
+    var outcome = Outcome()
     private var lastID: EventID?
-    private let handover: DeliveryHandover?
+    let handover: DeliveryHandover?
     /// Jobs that the same transaction has finished.
     private let finished: [JobID: EventJob]
 
@@ -146,7 +146,13 @@ struct RelayTransaction {
             if isNumbered {
                 try pass.run(first, makesDeliveries: false, &connection)
             } else {
-                _ = try connection.execute(Statements.takeEvents, first.parameters)
+                var results = try connection.pipeline { pipeline in
+                    pipeline.send(Statements.lastEvent)
+                    pipeline.send(Statements.takeEvents, first.parameters)
+                }
+                pass.note(last: results.take(0))
+                let groups = Self.jobGroups(of: results.take(1))
+                if !groups.isEmpty { try pass.finish(groups, &connection) }
             }
             pass.outcome.isFull = true
             pass.outcome.rejected = (rejected.text(0, 0), rejected.text(0, 1))
@@ -180,18 +186,30 @@ struct RelayTransaction {
             try numbering.sessionLoader.readSessions(&connection)
         }
         outcome.isFull = taken.rowCount > 0 && taken.bool(0, 3)
+        let jobGroups = Self.jobGroups(of: taken)
         var rows = unpack(taken)
         var router = EventRouter(numbering.context, handover, finished)
         if makesDeliveries { try plan(&rows, &router, &connection) }
         var groups = group(rows)
-        guard !groups.isEmpty else { return }
-        try number(&groups, &connection)
-        try keep(groups, router, &connection)
+        if !groups.isEmpty {
+            try number(&groups, &connection)
+            try keep(groups, router, &connection)
+        }
+        if !jobGroups.isEmpty { try finish(jobGroups, &connection) }
     }
 
     /// Records the latest id of the log. `last`: the result of last_event.sql.
     private mutating func note(last: consuming ResultSet) {
         if last.rowCount == 1 { lastID = last.identifier(0, 0) }
+    }
+
+    /// Returns the groups of rows of take_events.sql.
+    private static func jobGroups(of taken: borrowing ResultSet) -> Set<JobGroupID> {
+        var groups: Set<JobGroupID> = []
+        for row in 0..<taken.rowCount {
+            if let group: JobGroupID = taken.identifierOrNil(row, 5) { groups.insert(group) }
+        }
+        return groups
     }
 
     /// Reads rows of take_events.sql.
@@ -201,7 +219,7 @@ struct RelayTransaction {
             let packed = taken.bytes(row, 2)
             let next = InboxRow(
                 position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
-                packed: packed, entries: EventRecord.unpack(packed))
+                group: taken.identifierOrNil(row, 5), packed: packed, entries: EventRecord.unpack(packed))
             if (next.entries.last?.range.upperBound ?? 0) != packed.count {
                 numbering.context.logger.error(
                     "a row of event_inbox ends in unreadable bytes", metadata: ["session": "\(next.session)"])
@@ -227,7 +245,7 @@ struct RelayTransaction {
 
     // MARK: Numbers
 
-    private mutating func group(_ rows: [InboxRow]) -> [Group] {
+    mutating func group(_ rows: [InboxRow]) -> [Group] {
         var groups: [Group] = []
         var places: [[String]: Int] = [:]
         var oldest = Timestamp(microseconds: .max)
@@ -253,7 +271,7 @@ struct RelayTransaction {
         return groups
     }
 
-    private mutating func number(
+    mutating func number(
         _ groups: inout [Group], _ connection: inout Connection
     ) throws(PostgresError) {
         var parameters = Parameters()
@@ -278,7 +296,7 @@ struct RelayTransaction {
         }
     }
 
-    private mutating func nextID() -> EventID {
+    mutating func nextID() -> EventID {
         let next = EventRow.nextID(after: lastID, numbering.context.identifiers)
         lastID = next
         return next
@@ -287,7 +305,7 @@ struct RelayTransaction {
     // MARK: Rows and deliveries
 
     /// Adds the events to the log and creates their deliveries. `router`: has planned these events.
-    private mutating func keep(
+    mutating func keep(
         _ groups: [Group], _ router: EventRouter, _ connection: inout Connection
     ) throws(PostgresError) {
         var rows = EventRowDrafts()
@@ -302,7 +320,7 @@ struct RelayTransaction {
         outcome.deliveryCount += try router.commit(events, &connection)
     }
 
-    private func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
+    func keep(_ rows: EventRowDrafts, _ connection: inout Connection) throws(PostgresError) {
         let notifies = numbering.nodeState.hasPeers.load(ordering: .relaxed)
         var notification = Parameters()
         notification.append(text: EventNumbering.notification)
@@ -325,8 +343,8 @@ struct RelayTransaction {
         var events: [Event?] = []
         for row in 0..<drained.rowCount {
             let end = InboxRow(
-                position: 0, tenant: drained.text(row, 0), session: drained.text(row, 1), packed: packed,
-                entries: entries)
+                position: 0, tenant: drained.text(row, 0), session: drained.text(row, 1), group: nil,
+                packed: packed, entries: entries)
             ends.append(end)
             events += rows.add(
                 tenant: end.tenant, session: end.session, packed: packed, entries,

@@ -207,6 +207,7 @@ extension Parameters {
         parameters.append(int32: Int32(rowCount))
         parameters.append(bool: query.isUnacknowledged)
         parameters.append(bool: isNarrow)
+        parameters.append(text: query.group)
         return parameters
     }
 }

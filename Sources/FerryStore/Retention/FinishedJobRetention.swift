@@ -87,6 +87,9 @@ struct FinishedJobRetention {
                 Statements.removeOldBulkOperations, seconds: Limits.bulkOperationSeconds, database)
         }
         try Self.part(context) { () throws(PostgresError) in
+            try removeOld(Statements.removeOldJobGroups, seconds: retention, database)
+        }
+        try Self.part(context) { () throws(PostgresError) in
             try removeOld(Statements.removeOldTransfers, seconds: Self.transferSeconds, database)
         }
     }

@@ -250,7 +250,8 @@ struct SubmissionBatch {
             }
             outcome.jobCount += submission.jobs.count
             outcome.tells =
-                outcome.tells || !questions.isEmpty || submission.jobs.contains { $0.spec.webhook != nil }
+                outcome.tells || !questions.isEmpty || submission.closedGroup != nil
+                || submission.jobs.contains { $0.spec.webhook != nil }
             var accepted: [Submission.Accepted.Job] = []
             accepted.reserveCapacity(submission.jobs.count)
             for (place, job) in submission.jobs.enumerated() {

@@ -14,6 +14,7 @@ extension SubmissionBatch {
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
         appendClaimFlags(chosen, to: &parameters)
+        appendGroups(chosen, to: &parameters)
         return parameters
     }
 
@@ -105,6 +106,7 @@ extension SubmissionBatch {
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
         appendClaimFlags(chosen, to: &parameters)
+        appendGroups(chosen, to: &parameters)
         return parameters
     }
 

@@ -79,7 +79,7 @@ extension SubmissionWriter {
 
     /// Returns the first reply to each refused submission whose idempotency key was accepted before, and
     /// `nil` for each other one. Returns `nil` if the database does not answer.
-    private func replays(
+    func replays(
         for refused: [Pending], _ database: ReconnectingConnection
     ) -> [Result<Submission.Accepted, StoreError>?]? {
         let submissions = refused.map(\.submission)

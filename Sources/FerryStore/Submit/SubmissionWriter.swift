@@ -146,7 +146,8 @@ package final class SubmissionWriter: SubmissionSink {
     }
 
     /// Removes and returns the oldest submissions, up to `Limits.submissionBatchMax` jobs. Each idempotency
-    /// key is in a batch at most once.
+    /// key is in a batch at most once. A submission that closes a group is a batch of its own: it locks the
+    /// group alone.
     static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
         var batch: [Pending] = []
         var later: [Pending] = []
@@ -154,7 +155,10 @@ package final class SubmissionWriter: SubmissionSink {
         var jobCount = 0
         for (index, next) in pending.enumerated() {
             let count = next.submission.jobs.count
-            guard batch.isEmpty || jobCount + count <= Limits.submissionBatchMax else {
+            guard
+                batch.isEmpty
+                    || (jobCount + count <= Limits.submissionBatchMax && next.submission.closedGroup == nil)
+            else {
                 later.append(contentsOf: pending[index...])
                 break
             }
@@ -166,6 +170,10 @@ package final class SubmissionWriter: SubmissionSink {
             }
             batch.append(next)
             jobCount += count
+            guard next.submission.closedGroup == nil else {
+                later.append(contentsOf: pending[(index + 1)...])
+                break
+            }
         }
         pending = later
         return batch
@@ -225,6 +233,11 @@ package final class SubmissionWriter: SubmissionSink {
         } else if error.isRetryable || error.isShortage {
             // Nothing was committed, and no submission is the cause.
             insertion.context.logger.warning("the database could not take submissions", metadata: count)
+        } else if batch.count == 1, let refusal = error.groupRefusal {
+            // The submission may repeat an accepted one.
+            guard let replays = replays(for: batch, database) else { return batch }
+            reply(batch[0], replays[0] ?? .failure(refusal))
+            return []
         } else if batch.count == 1 {
             insertion.context.logger.error(
                 "a submission was refused by the database", metadata: ["error": "\(error)"])

@@ -5,7 +5,7 @@ extension Statements {
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 3)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 29)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 35)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 33)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 39)
 }

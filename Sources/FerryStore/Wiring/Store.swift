@@ -17,6 +17,7 @@ package final class Store: Sendable {
     package let dependencies: Dependencies
     package let questions: QuestionAnswers
     package let bulkCommands: BulkCommands
+    package let groups: GroupCommands
     package let sessions: SessionCommands
     package let scheduleCommands: ScheduleCommands
     package let windows: WindowCommands
@@ -117,6 +118,7 @@ package final class Store: Sendable {
         dependencies = Dependencies(commands)
         questions = QuestionAnswers(commands, queueState)
         bulkCommands = BulkCommands(commands, reads, jobs, context, signals)
+        groups = GroupCommands(commands, reads, context, signals)
         scheduleCommands = ScheduleCommands(commands, reads, insertion)
         windows = WindowCommands(commands, settings, signals)
         events = EventQueries(reads, context, signals)

@@ -103,12 +103,14 @@ package struct WebhookMessage: Sendable, Equatable {
             let job = try? JSON.parse(delivery.jobJSON)
             offset = .some(job?["progress"]?["resumed_at_offset"]?.integer)
         }
-        // The store keeps the endpoint in place of the job.
+        // The store keeps the endpoint or the group in place of the job.
         let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
+        let isOfGroup = delivery.type == EventType.groupFinished.rawValue
         EventContent(
-            sequence: delivery.sequence, session: delivery.session, offset: offset,
-            job: .init { if isOfEndpoint { $0.null() } else { $0.raw(jobJSON) } },
-            webhook: isOfEndpoint ? StoredJSON(jobJSON) : nil
+            sequence: delivery.sequence, session: delivery.session.isEmpty ? nil : delivery.session,
+            offset: offset,
+            job: .init { if isOfEndpoint || isOfGroup { $0.null() } else { $0.raw(jobJSON) } },
+            webhook: isOfEndpoint ? StoredJSON(jobJSON) : nil, group: isOfGroup ? StoredJSON(jobJSON) : nil
         ).show(into: &writer, isRedacted: true)
     }
 

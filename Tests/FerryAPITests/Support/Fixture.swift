@@ -32,9 +32,9 @@ extension StorePorts {
     init(_ store: MemoryStore) {
         self.init(
             jobs: store, jobControl: store, submissions: store, dependencies: store, answers: store,
-            bulkOperations: store, sessions: store, schedules: store, windows: store, events: store,
-            webhooks: store, deliveries: store, hosts: store, limits: store, tenantLimits: store, keys: store,
-            control: store, audit: store)
+            bulkOperations: store, groups: store, sessions: store, schedules: store, windows: store,
+            events: store, webhooks: store, deliveries: store, hosts: store, limits: store,
+            tenantLimits: store, keys: store, control: store, audit: store)
     }
 }
 

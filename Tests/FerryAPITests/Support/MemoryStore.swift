@@ -94,6 +94,8 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var schedules: [ScheduleID: ScheduleRecord] = [:]
         var scheduledJobs: [ScheduleID: JobRequest] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
+        var groups: [JobGroup] = []
+        var groupKeys: [String: JobGroupID] = [:]
         var bulkOperations: [BulkOperationID: BulkOperation] = [:]
         var newBulkOperations: [NewBulkOperation] = []
         var bulkKeys: [String: BulkOperationID] = [:]

@@ -275,18 +275,33 @@ struct GoldenEvent {
             try [false, true].compactMap { isDeleted in
                 guard !isDeleted || [.jobCreated, .jobSucceeded].contains(type) else { return nil }
                 return GoldenEvent(
-                    name: type.rawValue + (isDeleted ? ", deleted job" : ""), event: event(type),
-                    job: isDeleted || type.isOfSession || type == .webhookDisabled ? nil : try job(type))
+                    name: type.rawValue + (isDeleted ? ", deleted job" : ""), event: try event(type),
+                    job: isDeleted || !isOfJob(type) ? nil : try job(type))
             }
         }
     }
 
-    private static func event(_ type: EventType) -> Event {
-        let isOfJob = !type.isOfSession && type != .webhookDisabled
+    private static func isOfJob(_ type: EventType) -> Bool {
+        !type.isOfSession && EventType.ofJobs.contains(type)
+    }
+
+    /// A group with jobs in all states.
+    static func group() throws -> JobGroup {
+        let draft = try GroupDraft(
+            storedJSON: Array(#"{"name": "night", "webhook": {"url": "https://hook.example/"}}"#.utf8))
+        var group = JobGroup(id: JobGroupID(high: 1, low: 6), tenant: "default", draft, createdAt: begin)
+        (group.closedAt, group.finishedAt, group.round) = (begin + 1, begin + 6, 2)
+        (group.counts.succeeded, group.counts.failed, group.openFailureCount) = (3, 2, 1)
+        return group
+    }
+
+    private static func event(_ type: EventType) throws -> Event {
+        let isOfJob = isOfJob(type)
         let (state, waitingFor) = stateAfter(type)
         let detail: [UInt8] =
             switch type {
             case .webhookDisabled: [UInt8](repeating: 1, count: 16) + Array("gone".utf8)
+            case .groupFinished: try group().shown()
             case _ where isOfJob && !state.isTerminal: self.detail(of: type, state).packed
             default: []
             }
@@ -332,7 +347,8 @@ struct GoldenEvent {
         case .jobCancelled: (.cancelled, nil)
         case .jobSucceeded, .jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired:
             (.succeeded, nil)
-        case .jobCreated, .sessionEventsFinished, .sessionInvalidated, .webhookDisabled: (.queued, nil)
+        case .jobCreated, .sessionEventsFinished, .sessionInvalidated, .webhookDisabled, .groupFinished:
+            (.queued, nil)
         }
     }
 

@@ -87,8 +87,8 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + bulkOperations + claim + connection + deliveries + events + finish + hosts + jobs + leases
-        + quotas + retention
+        admin + bulkOperations + claim + connection + deliveries + events + groups + finish + hosts + jobs
+        + leases + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
     private static let changeArguments = """
@@ -109,7 +109,8 @@ struct PlanCall {
         ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
         '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
         now(), history_id(1), '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
-        1000, '{false}', '{""}', '{true}', '{true}'
+        1000, '{false}', '{""}', '{true}', '{true}', '{acme}', '{night}', '{0}', ARRAY[history_id(7000001)],
+        '{1}', 100000
         """
 
     private static let admin: [PlanCall] = [
@@ -174,7 +175,7 @@ struct PlanCall {
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 1000, NULL, NULL, NULL, NULL,
-            1000, false, true
+            1000, false, true, NULL
             """),
         bulk(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
         bulk(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], false"),
@@ -303,10 +304,27 @@ struct PlanCall {
         writer(Statements.tryLockRelay, "1"),
         read(Statements.listEvents, "'acme', history_id(9000000), NULL, -1, NULL, 50, NULL, 1000"),
         writer(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}', '{now}'"),
-        writer(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),
+        writer(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}', '{NULL}'"),
         writer(Statements.rejectEvents, "'error', true, '{}'"),
         writer(Statements.removeOldEvents, "1e6, 50"),
         writer(Statements.takeEvents, "50, 1000000, 0, '{}', NULL"),
+        writer(Statements.finishJobGroups, "ARRAY[history_id(1)], now()"),
+        writer(Statements.readJobGroups, "ARRAY[history_id(1)]"),
+    ]
+
+    private static let groups: [PlanCall] = [
+        command(Statements.closeJobGroup, "'acme', 'night', now()"),
+        command(
+            Statements.createJobGroup,
+            """
+            history_id(7000000), 'acme', now(), 'new', '{}', NULL, 'groups', 'new', 'fingerprint',
+            history_id(1), 100000
+            """),
+        command(Statements.deleteJobGroup, "'acme', 'night'"),
+        read(Statements.listJobGroups, "'acme', history_id(9000000), 51"),
+        command(Statements.lockJobGroup, "'acme', 'night'"),
+        read(Statements.readJobGroup, "'acme', 'night'"),
+        writer(Statements.removeOldJobGroups, "1e9, 50"),
     ]
 
     private static let finish: [PlanCall] = [
@@ -381,7 +399,13 @@ struct PlanCall {
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
-            false, false
+            false, false, NULL
+            """),
+        read(
+            Statements.listJobs,
+            """
+            'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
+            false, false, 'night'
             """),
         command(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
         read(Statements.readAttempts, "history_id(500000), 'acme'"),
@@ -517,7 +541,8 @@ struct PlanCall {
             ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
             '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
             now(), history_id(1), '{0}', '{0}', '{acme}', '{jobs}', '{new}', '{a}', '{NULL}', '{NULL}',
-            '{a}', '{1}', '{now}', 1000, '{false}', '{""}', '{true}', '{true}'
+            '{a}', '{1}', '{now}', 1000, '{false}', '{""}', '{true}', '{true}', '{acme}', '{night}', '{0}',
+            ARRAY[history_id(7000001)], '{1}', 100000
             """),
     ]
 

@@ -82,7 +82,7 @@ struct PlanTests {
             "jobs \(name)", Statements.listJobs,
             """
             '\(tenant)', \(before), \(session), \(unfinished), NULL, \(host), \(createdAfter), \(metadata),
-            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged), false
+            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged), false, NULL
             """, rows: rows, buffers: buffers)
     }
 

@@ -279,7 +279,7 @@ struct RelayTransactionTests {
             }
             packed += damage
             return InboxRow(
-                position: position, tenant: "a", session: "s", packed: packed,
+                position: position, tenant: "a", session: "s", group: nil, packed: packed,
                 entries: EventRecord.unpack(packed))
         }
         let rows = [row(1, 3), row(2, 1), row(3, 4, damage: [1, 2, 3])]

@@ -29,7 +29,11 @@ extension Statements {
         // Events
         followEvents, hasEvent, hasEvents, hasUnnumberedEvents, jobEvents, keepEvents, lastEvent,
         tryLockRelay,
+        finishJobGroups, readJobGroups,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
+        // Groups
+        closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup, readJobGroup,
+        removeOldJobGroups,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts

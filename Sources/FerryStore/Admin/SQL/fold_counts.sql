@@ -1,7 +1,8 @@
--- Adds rows of job_counts that are no longer written to the row `folded`: those of nodes that have been
--- silent for $1 seconds, and those that a connection has left for a new row (set_shard.sql) a minute ago.
+-- Adds rows of job_counts, and of job_group_counts, that are no longer written to rows `folded`: those of
+-- nodes that have been silent for $1 seconds, and those that a connection has left for a new row
+-- (set_shard.sql) a minute ago.
 -- Also moves silent nodes without running jobs to the former nodes; lock_jobs_of_dead_nodes.sql finds dead
--- nodes by their rows. Locks: the removed rows of nodes and job_counts, then the row `folded`. A node or
+-- nodes by their rows. Locks: the removed rows, then the rows `folded`. A node or
 -- connection that comes back starts a new row.
 WITH old AS (
     DELETE FROM nodes n
@@ -21,6 +22,29 @@ WITH old AS (
             WHERE c.shard LIKE n.id::text || '/%'
                 AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision)))
     RETURNING *
+), gone_of_groups AS (
+    DELETE FROM job_group_counts c
+    WHERE c.shard <> 'folded' AND (
+        CASE WHEN c.shard ~ '/[0-9]{1,15}$' THEN
+            substring(c.shard FROM '[0-9]+$')::bigint < extract(epoch FROM now()) - 60 END
+        OR NOT EXISTS (
+            SELECT FROM nodes n
+            WHERE c.shard LIKE n.id::text || '/%'
+                AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision)))
+    RETURNING *
+), of_groups AS (
+    INSERT INTO job_group_counts AS c (
+        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures)
+    SELECT job_group, 'folded', sum(waiting), sum(queued), sum(running), sum(suspended), sum(succeeded),
+        sum(failed), sum(cancelled), sum(open_failures)
+    FROM gone_of_groups c WHERE EXISTS (SELECT FROM job_groups g WHERE g.id = c.job_group)
+    GROUP BY job_group
+    ON CONFLICT (job_group, shard) DO UPDATE SET
+        waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
+        running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
+        succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
+        cancelled = c.cancelled + excluded.cancelled,
+        open_failures = c.open_failures + excluded.open_failures
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended, deliveries_pending)
 SELECT 'folded', sum(waiting), sum(queued), sum(running), sum(suspended), sum(deliveries_pending)

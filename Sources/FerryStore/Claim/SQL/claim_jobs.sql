@@ -1,6 +1,7 @@
 -- Leases the most urgent queued jobs of wide claim queues to a node. Writes an event for the first start of a
 -- job.
--- Locks: queued rows that no other transaction has locked, then this connection's row of job_counts. The
+-- Locks: queued rows that no other transaction has locked, then this connection's rows of job_counts and
+-- job_group_counts. The
 -- state is a literal and the rows are found by an array, so that no plan can leave the partial index.
 -- $1 claim queues, $2 how many jobs of each at most, $3 the node, $4 now, $5 whether downloads are left out,
 -- $6 whether scopes are limited or origins unreachable: jobs of those are left to divert_jobs.sql and
@@ -68,7 +69,11 @@ WITH met AS MATERIALIZED (
     GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, queued, running)
-    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed HAVING count(*) > 0
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed
+    HAVING count(*) > 0 AND CASE WHEN count(job_group) = 0 THEN true ELSE count_job_groups(
+        array_agg(job_group) FILTER (WHERE job_group IS NOT NULL),
+        array_agg('queued'::job_state) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(state) FILTER (WHERE job_group IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         queued = c.queued + excluded.queued, running = c.running + excluded.running
 )

@@ -1,8 +1,8 @@
 -- Leases the most urgent queued jobs of narrow claim queues to a node, as many of each as read_permits.sql
 -- allows; else as claim_jobs.sql. Takes tokens of the rates of their scopes; lock_claim_queues.sql has locked
 -- the widest of these.
--- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's row of
--- job_counts.
+-- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's rows
+-- of job_counts and job_group_counts.
 -- $1 the node, $2 now, $3 whether downloads are left out, $4 whether origins are unreachable: jobs of those
 -- are left to lock_unreachable_jobs.sql; $5 whether some paths have limits of their own: in claim queues
 -- without a path their jobs are skipped, as many in a claim as divert_jobs.sql looks at, which moves them.
@@ -55,7 +55,11 @@ WITH claimed AS (
     GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, queued, running)
-    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed HAVING count(*) > 0
+    SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed
+    HAVING count(*) > 0 AND CASE WHEN count(job_group) = 0 THEN true ELSE count_job_groups(
+        array_agg(job_group) FILTER (WHERE job_group IS NOT NULL),
+        array_agg('queued'::job_state) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(state) FILTER (WHERE job_group IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         queued = c.queued + excluded.queued, running = c.running + excluded.running
 )

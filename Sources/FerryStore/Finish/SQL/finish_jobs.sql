@@ -2,7 +2,7 @@
 -- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a leased
 -- job the attempt alone decides, because a client may have changed its description or rate meanwhile. Only
 -- leased jobs succeed.
--- Locks: the jobs, then this connection's row of job_counts.
+-- Locks: the jobs, then this connection's rows of job_counts and job_group_counts.
 -- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
 -- $12 events (EventRecord), $13 the attempt that ended the job (AttemptRecord) or null, $14 resume data or
@@ -30,6 +30,7 @@ WITH u AS (
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.node IS NOT NULL)
     RETURNING j.id, j.created_at, coalesce(j.started_at, u.started_at) AS started_at, j.retry_of,
+        j.job_group,
         j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
@@ -52,12 +53,12 @@ WITH u AS (
     ORDER BY g.id, w.id
 ), kept AS (
     INSERT INTO finished_jobs (
-        id, created_at, started_at, finished_at, node, retry_of, revision, attempt, spec_revision,
-        failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement, metadata,
-        secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data,
+        id, created_at, started_at, finished_at, node, retry_of, job_group, revision, attempt,
+        spec_revision, failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement,
+        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data,
         stored_bytes)
-    SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, spec_revision,
-        failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
+    SELECT id, created_at, started_at, finished_at, node, retry_of, job_group, revision + 1, attempt,
+        spec_revision, failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,
         metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
         resume_data, stored_bytes
@@ -82,14 +83,19 @@ WITH u AS (
     INSERT INTO dependency_outbox (job, state)
     SELECT id, terminal_state::job_state FROM gone WHERE has_dependents
 ), told AS (
-    INSERT INTO event_inbox (tenant, session, packed)
-    SELECT tenant, session, string_agg(events, ''::bytea) FROM gone GROUP BY tenant, session
+    INSERT INTO event_inbox (tenant, session, job_group, packed)
+    SELECT tenant, session, job_group, string_agg(events, ''::bytea)
+    FROM gone GROUP BY tenant, session, job_group
 ), counted AS (
     INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended)
     SELECT current_setting('ferry.shard'),
         -count(*) FILTER (WHERE state = 'waiting'), -count(*) FILTER (WHERE state = 'queued'),
         -count(*) FILTER (WHERE state = 'running'), -count(*) FILTER (WHERE state = 'suspended')
-    FROM gone HAVING count(*) > 0
+    FROM gone
+    HAVING count(*) > 0 AND CASE WHEN count(job_group) = 0 THEN true ELSE count_job_groups(
+        array_agg(job_group) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(state) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(terminal_state::job_state) FILTER (WHERE job_group IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended

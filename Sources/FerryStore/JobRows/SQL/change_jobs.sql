@@ -5,7 +5,7 @@
 -- A job that has another attempt, revision or state than is expected stays as it is: it has another owner by
 -- now. If its cancellation was requested, it is queued in place of any other state: the node that claims it
 -- ends it. If its suspension was requested, it is suspended.
--- Locks: the jobs, then this connection's row of job_counts.
+-- Locks: the jobs, then this connection's rows of job_counts and job_group_counts.
 -- One array element for each job: $1 ids, $2 attempts or null: any, $3 revisions or null: any, $4 the states
 -- that it may have (a job that a node holds counts as running), $5 new states or null: as it is, $6 what they
 -- wait for or null, $7 effects (JobEffects), $8 codes of events (EventType) or 0, $9 times of events or null:
@@ -83,8 +83,8 @@ WITH changed AS (
         AND (u.effects & 64 = 0 OR NOT j.cancel_requested) AND (u.effects & 128 = 0 OR j.suspend_requested)
         AND (u.effects & 8192 = 0 OR j.started_at IS NULL)
     RETURNING j.id, j.queue, j.tenant, j.session, j.origin, j.home, j.urgency, j.state, j.next_attempt_at,
-        j.waiting_for, j.attempt, j.revision, j.wanted_events, j.connectivity_waits, j.node, j.started_at,
-        j.error, j.question,
+        j.waiting_for, j.attempt, j.revision, j.job_group, j.wanted_events, j.connectivity_waits, j.node,
+        j.started_at, j.error, j.question,
         CASE WHEN u.event <> 0 AND j.has_bytes THEN kept_attempt(j.attempts) END AS kept,
         o.state AS before, u.state AS meant, u.effects, u.event, u.event_at, u.notification
 ), told AS (
@@ -107,7 +107,11 @@ WITH changed AS (
         count(*) FILTER (WHERE state = 'queued') - count(*) FILTER (WHERE before = 'queued'),
         count(*) FILTER (WHERE state = 'running') - count(*) FILTER (WHERE before = 'running'),
         count(*) FILTER (WHERE state = 'suspended') - count(*) FILTER (WHERE before = 'suspended')
-    FROM changed WHERE state <> before HAVING count(*) > 0
+    FROM changed WHERE state <> before
+    HAVING count(*) > 0 AND CASE WHEN count(job_group) = 0 THEN true ELSE count_job_groups(
+        array_agg(job_group) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(before) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(state) FILTER (WHERE job_group IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended

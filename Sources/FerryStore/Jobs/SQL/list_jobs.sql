@@ -5,9 +5,10 @@
 -- of jobs, $10 schedule that submitted them or null, $11 states of finished jobs or null, $12 origins or
 -- null, $13 lower bound of ids (inclusive) or null, $14 maximum number of candidates, $15 whether only
 -- unacknowledged jobs, $16 whether the large columns (spec, error, response, result, resume_data,
--- endpoint_acknowledgement) are null, for a count or a bulk operation.
--- Candidates are ids, read in order from one index: of the schedule, the session, the unacknowledged jobs or
--- the tenant. Each candidate is then looked up by id, and the filters apply to its row.
+-- endpoint_acknowledgement) are null, for a count or a bulk operation, $17 name of the group or null.
+-- Candidates are ids, read in order from one index: of the group, the schedule, the session, the
+-- unacknowledged jobs or the tenant. Each candidate is then looked up by id, and the filters apply to its
+-- row.
 -- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
 -- use the primary key, which has the same order by id, and read rows of all tenants.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
@@ -24,12 +25,14 @@ SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_a
     CASE WHEN NOT $16::boolean THEN w.resume_data END AS resume_data, w.has_bytes, w.dependencies, w.question,
     w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision,
     w.session_count,
-    CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END AS endpoint_acknowledgement, c.number
+    CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END AS endpoint_acknowledgement,
+    w.job_group, c.number
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
     FROM (
         (SELECT j.tenant AS of, j.id, false AS is_finished FROM jobs j
         WHERE ($3::text IS NULL OR $3::text = 'default') AND $10::uuid IS NULL AND NOT $15::boolean
+            AND $17::text IS NULL
             AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
             AND j.tenant = ANY (ARRAY[$1::text]) AND j.id < $2::uuid
             AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
@@ -37,35 +40,50 @@ FROM (
         UNION ALL
         (SELECT j.tenant, j.id, true FROM finished_jobs j
         WHERE ($3::text IS NULL OR $3::text = 'default') AND $10::uuid IS NULL AND NOT $15::boolean
+            AND $17::text IS NULL
             AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
             AND j.tenant = ANY (ARRAY[$1::text]) AND j.id < $2::uuid
             AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
         (SELECT j.session, j.id, false FROM jobs j
-        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean
+        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean AND $17::text IS NULL
             AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
             AND j.tenant = $1::text AND (j.session, j.id) < ($3::text, $2::uuid) AND j.session <> 'default'
             AND (j.session, j.id) >= ($3::text, '00000000-0000-0000-0000-000000000000')
         ORDER BY j.session DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
         (SELECT j.session, j.id, true FROM finished_jobs j
-        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean
+        WHERE $3::text <> 'default' AND $10::uuid IS NULL AND NOT $15::boolean AND $17::text IS NULL
             AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
             AND j.tenant = $1::text AND (j.session, j.id) < ($3::text, $2::uuid) AND j.session <> 'default'
             AND (j.session, j.id) >= ($3::text, '00000000-0000-0000-0000-000000000000')
         ORDER BY j.session DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
         (SELECT '', r.job, NULL FROM schedule_runs r
-        WHERE $10::uuid IS NOT NULL AND NOT $15::boolean
+        WHERE $10::uuid IS NOT NULL AND NOT $15::boolean AND $17::text IS NULL
             AND r.schedule = ANY (ARRAY[$10::uuid]) AND r.job < $2::uuid
             AND r.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY r.schedule DESC, r.job DESC LIMIT $14::integer)
         UNION ALL
         (SELECT a.tenant, a.job, true FROM unacknowledged_jobs a
-        WHERE $15::boolean AND a.tenant = ANY (ARRAY[$1::text]) AND a.job < $2::uuid
+        WHERE $15::boolean AND $17::text IS NULL AND a.tenant = ANY (ARRAY[$1::text]) AND a.job < $2::uuid
             AND a.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY a.tenant DESC, a.job DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT '', j.id, false FROM jobs j
+        WHERE $17::text IS NOT NULL AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
+            AND j.job_group = ANY (ARRAY(
+                SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $17::text))
+            AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.job_group DESC, j.id DESC LIMIT $14::integer)
+        UNION ALL
+        (SELECT '', j.id, true FROM finished_jobs j
+        WHERE $17::text IS NOT NULL AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
+            AND j.job_group = ANY (ARRAY(
+                SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $17::text))
+            AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY j.job_group DESC, j.id DESC LIMIT $14::integer)
         ORDER BY of DESC, id DESC LIMIT $14::integer
     ) u
 ) c LEFT JOIN LATERAL (
@@ -84,7 +102,9 @@ FROM (
         CASE WHEN j.state = 'queued' AND NOT $16::boolean THEN CASE WHEN j.queue < 0 THEN coalesce((
             SELECT n.session_count FROM narrow_claim_queues n
             WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
-            ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement
+            ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement,
+        CASE WHEN j.job_group IS NOT NULL THEN (
+            SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END AS job_group
     FROM jobs j
     WHERE c.is_finished IS NOT TRUE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text
@@ -95,13 +115,17 @@ FROM (
         AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
         AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
         AND ($8::jsonb IS NULL OR j.metadata @> $8::jsonb)
+        AND ($17::text IS NULL OR NOT $15::boolean AND ($10::uuid IS NULL OR EXISTS (
+            SELECT FROM schedule_runs r WHERE r.schedule = $10::uuid AND r.job = j.id)))
     UNION ALL
     SELECT j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
         j.started_at, NULL, NULL, false, j.retry_of, j.spec, j.error, j.origin, j.traceparent, j.finished_at,
         j.response, j.result, j.resume_data, false, NULL, NULL, j.acknowledged_at,
         CASE WHEN j.resume_data IS NOT NULL
             THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-        NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement
+        NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement,
+        CASE WHEN j.job_group IS NOT NULL THEN (
+            SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END
     FROM finished_jobs j
     WHERE c.is_finished IS NOT FALSE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text
@@ -112,6 +136,10 @@ FROM (
         AND ($12::text[] IS NULL OR j.origin = ANY ($12::text[]))
         AND ($7::timestamptz IS NULL OR j.created_at > $7::timestamptz)
         AND ($8::jsonb IS NULL OR j.metadata @> $8::jsonb)
+        AND ($17::text IS NULL OR (
+            NOT $15::boolean OR EXISTS (SELECT FROM unacknowledged_jobs a WHERE a.job = j.id)
+        ) AND ($10::uuid IS NULL OR EXISTS (
+            SELECT FROM schedule_runs r WHERE r.schedule = $10::uuid AND r.job = j.id)))
     LIMIT 1
 ) w ON true
 WHERE w.tenant IS NOT NULL OR c.number = $14::integer

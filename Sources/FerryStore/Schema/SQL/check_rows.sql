@@ -51,6 +51,8 @@ WITH told AS (
         ('a job has no more failed attempts than attempts', j.failed_attempts BETWEEN 0 AND j.attempt),
         ('only a job of a node has a requested suspension', j.node IS NOT NULL OR NOT j.suspend_requested),
         ('only a waiting job has a question', j.question IS NULL OR j.state = 'waiting' AND j.asks),
+        ('the group of an unfinished job exists',
+            j.job_group IS NULL OR EXISTS (SELECT FROM job_groups g WHERE g.id = j.job_group)),
         ('a queued job is in a claim queue of its session',
             j.state <> 'queued' OR NOT EXISTS (
                 SELECT FROM claim_queues l
@@ -110,6 +112,23 @@ WITH told AS (
         ('suspended', c.suspended, j.suspended), ('deliveries', c.deliveries, d.deliveries)
     ) AS r(name, counted, found)
     WHERE r.counted <> r.found
+    UNION ALL
+    SELECT 'the counts of the unfinished jobs of a group are exact',
+        format('%s %s %s: counted %s, found %s', g.tenant, g.name, r.name, r.counted, r.found)
+    FROM counted_job_groups g LEFT JOIN (
+        SELECT job_group, count(*) FILTER (WHERE state = 'waiting') AS waiting,
+            count(*) FILTER (WHERE state = 'queued') AS queued,
+            count(*) FILTER (WHERE state = 'running') AS running,
+            count(*) FILTER (WHERE state = 'suspended') AS suspended
+        FROM jobs WHERE job_group IS NOT NULL GROUP BY job_group
+    ) j ON j.job_group = g.id CROSS JOIN LATERAL (VALUES
+        ('waiting', g.waiting, j.waiting), ('queued', g.queued, j.queued), ('running', g.running, j.running),
+        ('suspended', g.suspended, j.suspended)
+    ) AS r(name, counted, found)
+    WHERE r.counted <> coalesce(r.found, 0)
+    UNION ALL
+    SELECT 'a finished group has no unfinished jobs', g.tenant || ' ' || g.name
+    FROM job_groups g WHERE g.finished_at IS NOT NULL AND has_unfinished_jobs(g.id)
     UNION ALL
     SELECT r.rule, s.tenant || ' ' || s.session
     FROM (

@@ -1,0 +1,3 @@
+-- Finishes those of the groups that are closed and have no unfinished job and no event in the inbox. Locks:
+-- these groups, until the end of the transaction. $1 ids, $2 now. Returns the ids of the finished groups.
+SELECT finish_job_groups($1::uuid[], $2::timestamptz)

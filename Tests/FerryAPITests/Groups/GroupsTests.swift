@@ -1,0 +1,85 @@
+import FerryCore
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import FerryAPI
+
+@Suite("Groups of jobs")
+struct GroupsTests {
+    @Test("a group is created, shown without the secrets of its webhook, listed, closed and deleted")
+    func life() throws {
+        let fixture = Fixture()
+        let body = #"""
+            {"name": "night.1", "description": "d", "metadata": {"a": "b"},
+             "webhook": {"url": "https://93.184.216.34/", "headers": {"X-Key": "k"},
+              "secret": "whsec_MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw"}}
+            """#
+        let created = try fixture.send("POST", "/v1/job_groups", body)
+        #expect(created.status == 201 && created.header("Location") == "/v1/job_groups/night.1")
+        #expect(created.json["state"]?.string == "open" && created.json["round"]?.integer == 1)
+        #expect(created.json["counts"]?["succeeded"]?.integer == 0)
+        #expect(created.json["open_failures"]?.integer == 0)
+        #expect(created.json["webhook"]?["secret"]?["set"]?.bool == true)
+        #expect(created.json["webhook"]?["headers"]?["X-Key"]?["set"]?.bool == true)
+        #expect(fixture.store.state.withLock { $0.groups[0].sealedSecrets } != nil)
+        #expect(try fixture.send("POST", "/v1/job_groups", body).code == "group_exists")
+        let read = try fixture.send("GET", "/v1/job_groups/night.1")
+        #expect(read.status == 200 && read.json == created.json)
+        let tag = try #require(read.header("ETag"))
+        #expect(try fixture.send("GET", "/v1/job_groups").json["data"]?.array == [created.json])
+        #expect(try fixture.send("DELETE", "/v1/job_groups/night.1").code == "group_not_finished")
+        let closed = try fixture.send("POST", "/v1/job_groups/night.1/close")
+        #expect(closed.status == 200 && closed.json["state"]?.string == "finished")
+        let stale = try fixture.send("DELETE", "/v1/job_groups/night.1", [("If-Match", tag)])
+        #expect(stale.status == 412)
+        let current = try #require(closed.header("ETag"))
+        let gone = try fixture.send("DELETE", "/v1/job_groups/night.1", [("If-Match", current)])
+        #expect(gone.status == 204)
+        #expect(try fixture.send("GET", "/v1/job_groups/night.1").status == 404)
+    }
+
+    @Test(
+        "a wrong name, an unknown field and a blocked webhook are errors of fields",
+        arguments: [
+            (#"{"name": "a b"}"#, "#/name"), (#"{"name": ".."}"#, "#/name"), (#"{}"#, "#/name"),
+            (#"{"name": "a", "more": 1}"#, "#/more"),
+            (#"{"name": "a", "webhook": {"url": "http://127.0.0.1/"}}"#, "#/webhook/url"),
+        ])
+    func invalid(_ body: String, _ pointer: String) throws {
+        let response = try Fixture().send("POST", "/v1/job_groups", body)
+        #expect(response.status == 422)
+        #expect(response.json["errors"]?.array?.first?["pointer"]?.string == pointer)
+    }
+
+    @Test("a batch names a group for the jobs that have no member group, and closes it")
+    func batch() throws {
+        let fixture = Fixture()
+        let request = #""request": {"url": "https://93.184.216.34/a"}"#
+        let body = #"""
+            {"group": "night", "close_group": true, "jobs": [
+             {"kind": "data", \#(request)}, {"kind": "data", "group": "other", \#(request)},
+             {"kind": "data", "group": null, \#(request)}]}
+            """#
+        #expect(try fixture.send("POST", "/v1/jobs/batch", body).status == 201)
+        let jobs = fixture.store.state.withLock { Array($0.jobs.values) }.sorted { $0.id < $1.id }
+        #expect(jobs.map { $0.spec?.group } == ["night", "other", nil])
+        let response = try fixture.send("GET", "/v1/jobs/\(jobs[0].id)")
+        #expect(response.json["group"]?.string == "night")
+        let open = try fixture.send("POST", "/v1/jobs/batch", #"{"close_group": true, "jobs": []}"#)
+        #expect(open.status == 422)
+        #expect(open.json["errors"]?.array?.first?["pointer"]?.string == "#/close_group")
+    }
+
+    @Test("jobs of a group are listed with its name as filter, and 404 without the group")
+    func jobs() throws {
+        let fixture = Fixture()
+        #expect(try fixture.send("GET", "/v1/job_groups/night/jobs").status == 404)
+        _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)
+        #expect(try fixture.send("GET", "/v1/job_groups/night/jobs?state=failed").status == 200)
+        #expect(try fixture.send("GET", "/v1/jobs?group=night").status == 200)
+        #expect(try fixture.send("GET", "/v1/jobs?group=a%20b").status == 400)
+        let queries = fixture.store.state.withLock { $0.queries }
+        #expect(queries.map(\.group) == ["night", "night"] && queries[0].states == [.failed])
+    }
+}

@@ -148,9 +148,9 @@ CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued
 -- Questions that are due.
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
--- Whether a finished job was retried already. Few jobs are retries.
--- Used by read_retry_sources.
-CREATE INDEX jobs_retry ON jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Retries of a job, newest first. Few jobs are retries.
+-- Used by list_jobs.
+CREATE INDEX jobs_retry ON jobs (retry_of, id) WHERE retry_of IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
@@ -250,7 +250,7 @@ CREATE TABLE dependency_outbox (
 
 -- Finished jobs by time, so that old ones go with their whole table. The time is that of the identifier: its
 -- first 48 bits are milliseconds, so that a job's identifier tells its partition. A partition is named by the
--- end of its range, in milliseconds and hexadecimal. Rows change only by an acknowledgement.
+-- end of its range, in milliseconds and hexadecimal. Rows change only by an acknowledgement and by a retry.
 CREATE TABLE finished_jobs (
     id uuid NOT NULL,
     created_at timestamptz NOT NULL,
@@ -272,6 +272,8 @@ CREATE TABLE finished_jobs (
     stored_bytes bigint,
     node uuid,
     retry_of uuid,
+    -- The first job that retries this one, written once (mark_retried.sql); stays when that job is deleted.
+    retried_by uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     origin text NOT NULL,
@@ -304,9 +306,9 @@ CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS 
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
 -- Used by list_jobs, old_session_jobs.
 CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
--- Whether a finished job was retried already, as jobs_retry.
--- Used by read_retry_sources.
-CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Retries of a job, as jobs_retry.
+-- Used by list_jobs.
+CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, id) WHERE retry_of IS NOT NULL;
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;

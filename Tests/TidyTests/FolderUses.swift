@@ -88,7 +88,7 @@ enum FolderUses {
                     "Submit",
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Quotas",
-                        "Hosts", "Claim", "Events",
+                        "Hosts", "Claim", "Finish", "Events",
                     ]
                 ),
                 (
@@ -100,7 +100,7 @@ enum FolderUses {
                 ),
                 (
                     "BulkOperations",
-                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Submit", "Jobs"]
+                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit", "Jobs"]
                 ),
                 (
                     "Schedules",

@@ -79,6 +79,8 @@ public struct JobRecord: Sendable {
     public var nextAttemptAt: Timestamp?
     /// The job that this one retries, or `nil`.
     public var retryOf: JobID?
+    /// The first job that retries this one, or `nil`.
+    public var retriedBy: JobID?
     /// The accepted fields as stored; `spec` decodes them.
     public var storedSpec: StoredSpec
     /// The revision since which the job has these fields, or `nil` if they were never edited.

@@ -7,7 +7,8 @@ enum JobColumn: Int, CaseIterable {
     case id, tenant, state, waitingFor, revision, attempt, failedAttempts, node, createdAt, startedAt,
         nextAttemptAt, expiresAt, cancelRequested, retryOf, spec, secrets, payload, error, origin, traceparent
     case finishedAt, response, result, body, resumeData, hasBytes, dependencies, question, acknowledgedAt,
-        kept, home, homeNode, specRevision, sessionCount, endpointAcknowledgement
+        kept, home, homeNode, specRevision, sessionCount, endpointAcknowledgement,
+        retriedBy
 
     /// Number of the columns that all these statements have.
     static let sharedCount = traceparent.rawValue + 1

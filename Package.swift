@@ -2,15 +2,18 @@
 import PackageDescription
 
 /// What every target is built with: Swift 6 mode, no warnings. In release builds, generic functions of other
-/// modules are specialized, and small ones inlined, if they are `public` (docs/decisions, 52).
+/// modules are specialized, and small ones inlined, if they are `public`, and exclusive access is not checked
+/// (docs/decisions, 52 and 61).
 let strict: [SwiftSetting] = [
-    .unsafeFlags(["-cross-module-optimization"], .when(configuration: .release)),
+    .unsafeFlags(
+        ["-cross-module-optimization", "-enforce-exclusivity=unchecked"], .when(configuration: .release)),
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
     .enableUpcomingFeature("MemberImportVisibility"),
     .treatAllWarnings(as: .error),
 ]
-/// Targets that hold no C handle are checked for memory safety as well: `unsafe` lives in the wrappers.
+/// Targets that hold no C handle are checked for memory safety as well: `unsafe` lives in the wrappers, and in
+/// JSONWriter, which copies texts into its buffer.
 let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.

@@ -47,7 +47,9 @@ final class EasyHandle {
 
     /// Sets a string, which libcurl copies; `nil` clears the option.
     func set(_ option: CURLoption, _ value: String?) throws(CurlError) {
-        try check(ccurl_set_string(raw, option, value))
+        guard let value else { return try check(ccurl_set_string(raw, option, nil)) }
+        // An implicit conversion to a C string would allocate a copy; `withCString` does not.
+        try check(value.withCString { ccurl_set_string(raw, option, $0) })
     }
 
     func set(_ option: CURLoption, blob: [UInt8]) throws(CurlError) {
@@ -67,7 +69,7 @@ final class EasyHandle {
         for line in lines {
             let longer =
                 switch line {
-                case .text(let text): curl_slist_append(list, text)
+                case .text(let text): text.withCString { curl_slist_append(list, $0) }
                 case .octets(let bytes): curl_slist_append(list, bytes)
                 }
             guard let longer else {

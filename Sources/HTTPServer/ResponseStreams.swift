@@ -31,7 +31,7 @@ func makeResponse(_ response: Response, _ head: RequestHead, _ exchange: Request
         MHD_add_response_header(made, "Trailer", trailer.name)
         MHD_add_response_footer(made, trailer.name, trailer.value)
     }
-    MHD_add_response_header(made, "X-Request-Id", head.requestID)
+    _ = head.requestID.withCString { MHD_add_response_header(made, "X-Request-Id", $0) }
     if exchange.core.isDraining.load(ordering: .relaxed) {
         MHD_add_response_header(made, "Connection", "close")
     }

@@ -216,7 +216,12 @@ public struct Parameters: Sendable {
     }
 
     private mutating func write<Value: FixedWidthInteger>(_ value: Value) {
-        withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
+        bytes.append(addingCapacity: MemoryLayout<Value>.size) { output in
+            output.withUnsafeMutableBufferPointer { buffer, count in
+                UnsafeMutableRawBufferPointer(buffer).storeBytes(of: value.bigEndian, as: Value.self)
+                count = MemoryLayout<Value>.size
+            }
+        }
     }
 }
 

@@ -61,14 +61,16 @@ public struct Pipeline: ~Copyable {
                     }
                     let formats = numbers.baseAddress.map { $0 + count }
                     if statement.usesCustomPlan {
-                        return PQsendQueryParams(
-                            raw, statement.sql, Int32(count), nil, values.baseAddress, numbers.baseAddress,
-                            formats,
-                            1)
+                        return statement.sql.withCString {
+                            PQsendQueryParams(
+                                raw, $0, Int32(count), nil, values.baseAddress, numbers.baseAddress, formats,
+                                1)
+                        }
                     }
-                    return PQsendQueryPrepared(
-                        raw, statement.name, Int32(count), values.baseAddress, numbers.baseAddress, formats, 1
-                    )
+                    return statement.name.withCString {
+                        PQsendQueryPrepared(
+                            raw, $0, Int32(count), values.baseAddress, numbers.baseAddress, formats, 1)
+                    }
                 }
             }
         }

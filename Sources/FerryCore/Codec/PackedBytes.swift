@@ -71,17 +71,21 @@ public struct PackedReader {
     }
 
     /// Reads `count` bytes.
-    public mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
+    public mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] { Array(try slice(count)) }
+
+    private mutating func slice(_ count: Int) throws(Damage) -> ArraySlice<UInt8> {
         guard count >= 0, count <= bytes.count - index else { throw Damage() }
         defer { index += count }
-        return Array(bytes[index..<(index + count)])
+        return bytes[index..<(index + count)]
     }
 
     /// Reads bytes after their number.
     public mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
 
     /// Reads a text.
-    public mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
+    public mutating func text() throws(Damage) -> String {
+        String(decoding: try slice(try number(Int.self)), as: UTF8.self)
+    }
 
     /// Reads eight bytes in network byte order, which PostgreSQL uses.
     mutating func bigEndian() throws(Damage) -> UInt64 {

@@ -185,8 +185,10 @@ extension WaitingFor {
 
 extension [UInt8] {
     mutating func appendBigEndian<Value: FixedWidthInteger>(_ value: Value) {
-        for shift in stride(from: Value.bitWidth - 8, through: 0, by: -8) {
-            append(UInt8(truncatingIfNeeded: value >> Value(shift)))
+        append(addingCapacity: Value.bitWidth / 8) { output in
+            for shift in stride(from: Value.bitWidth - 8, through: 0, by: -8) {
+                output.append(UInt8(truncatingIfNeeded: value >> Value(shift)))
+            }
         }
     }
 }

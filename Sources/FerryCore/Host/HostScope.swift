@@ -97,7 +97,7 @@ public struct RequestScope: Hashable, Sendable {
 
     /// Returns the hash of the credentials in `path`, or `nil` if there are none.
     public static func credentials(in path: String) -> String? {
-        path.firstIndex(of: "#").map { String(path[path.index(after: $0)...]) }
+        path.utf8.firstIndex(of: UInt8(ascii: "#")).map { String(path[path.utf8.index(after: $0)...]) }
     }
 
     /// The scope among those of its origin.

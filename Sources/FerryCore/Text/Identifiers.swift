@@ -83,16 +83,19 @@ public struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, 
 
     /// `description` as bytes.
     public var utf8: [UInt8] {
-        let prefix = Kind.prefix.utf8
-        var text = [UInt8](repeating: 0, count: prefix.count + 26)
-        text.replaceSubrange(0..<prefix.count, with: prefix)
-        var (high, low) = (high, low)
-        for index in stride(from: text.count - 1, through: prefix.count, by: -1) {
-            text[index] = crockfordDigits[Int(low & 31)]
-            low = low >> 5 | high << 59
-            high >>= 5
+        let digits = crockfordDigits
+        return [UInt8](capacity: Kind.prefix.utf8.count + 26) { text in
+            for byte in Kind.prefix.utf8 { text.append(byte) }
+            // The first digit has the three highest bits, each other one five.
+            text.append(digits[Int(high >> 61)])
+            for shift in stride(from: 56, through: 1, by: -5) {
+                text.append(digits[Int(high >> UInt64(shift) & 31)])
+            }
+            text.append(digits[Int((high << 4 | low >> 60) & 31)])
+            for shift in stride(from: 55, through: 0, by: -5) {
+                text.append(digits[Int(low >> UInt64(shift) & 31)])
+            }
         }
-        return text
     }
 
     /// Time of creation in milliseconds since 1970.

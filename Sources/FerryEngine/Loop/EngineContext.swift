@@ -111,9 +111,7 @@ final class EngineContext: Sendable {
             result.attempt.spec.mirrors.isEmpty
         else { return finish(result) }
         names.judge(error) { [self] error in
-            var result = result
-            result.outcome = .failed(error, retryAfter: retryAfter)
-            finish(result)
+            finish(result.with(.failed(error, retryAfter: retryAfter)))
         }
     }
 

@@ -225,9 +225,9 @@ extension EngineLoop {
                     var result = sent?.keeping(result) ?? result
                     if let offset { result.resumedAtOffset = offset }
                     let outcome = isRejection ? ended.outcome : .succeeded(result)
-                    var whole = ended.with(outcome, at: context.clock.now())
-                    if isRejection { whole.keepRejected(result) }
-                    context.report(whole)
+                    context.report(
+                        ended.stored(
+                            outcome, rejected: isRejection ? result : nil, at: context.clock.now()))
                 },
                 deliver: { multi, outcome in
                     let state = state.get(multi)

@@ -211,18 +211,18 @@ final class PartExchanges: AttemptExchanges {
     }
 
     func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
-        var result = AttemptResult(
-            attempt: attempt, outcome: outcome, response: head.map { $0.head.response(from: $0.url) },
-            bytesReceived: progress.bytesReceived, bytesSent: 0,
-            trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
-            endedAtOtherHost: endedAtOtherHost)
-        result.lentSeconds = running.slot.lentSeconds
+        var delayedRedirect: DelayedRedirect?
         if case .failed = outcome {
-            result.delayedRedirect = sources.delayedRedirect.map {
+            delayedRedirect = sources.delayedRedirect.map {
                 DelayedRedirect($0.hop, at: $0.place, after: attempt)
             }
         }
-        return result
+        return AttemptResult(
+            attempt: attempt, outcome: outcome, response: head.map { $0.head.response(from: $0.url) },
+            bytesReceived: progress.bytesReceived, bytesSent: 0,
+            trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
+            endedAtOtherHost: endedAtOtherHost, lentSeconds: running.slot.lentSeconds,
+            delayedRedirect: delayedRedirect)
     }
 
     /// Whether the outcome says nothing about the job's origin. With mirrors it is unknown which source

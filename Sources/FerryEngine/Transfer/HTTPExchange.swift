@@ -290,7 +290,8 @@ final class HTTPExchange: EasyDelegate {
 
     /// A byte moves.
     private func noteActivity() {
-        lastActivity = now
+        let running = running
+        lastActivity = running.loop.multi.now
         running.needSlot()
     }
 

@@ -134,17 +134,14 @@ extension SerialExchanges {
         shown?.bodyExcerpt = response.excerptText
         // Whether a failure says nothing about the job's own host.
         let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
-        var result = AttemptResult(
+        return AttemptResult(
             attempt: attempt,
             outcome: repetition.permitted(outcome, mayHaveReached: exchange.mayHaveReached),
             response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
             trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
             endedAtOtherHost: isElsewhere || running.trace.diagnostics.isOwnShortage,
             hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
-            home: bodyNode)
-        result.lentSeconds = running.slot.lentSeconds
-        result.delayedRedirect = delayedRedirect
-        if let rejectedBody { result.keepRejected(rejectedBody) }
-        return result
+            home: bodyNode, lentSeconds: running.slot.lentSeconds, delayedRedirect: delayedRedirect,
+            rejected: rejectedBody)
     }
 }

@@ -46,6 +46,23 @@ struct JSONTests {
         #expect(try JSON.parse(Self.written(value)) == value)
     }
 
+    @Test("each character that JSON escapes is escaped wherever it is in a text", arguments: 0..<20)
+    func escapes(length: Int) throws {
+        let special = (0..<0x20).map { UInt8($0) } + [UInt8(ascii: "\""), UInt8(ascii: "\\")]
+        for byte in special + [0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F] {
+            for place in 0...length {
+                var bytes = Array(repeating: UInt8(ascii: "a"), count: length + 1)
+                bytes[place] = byte
+                let text = String(decoding: bytes, as: UTF8.self)
+                let value = JSON.object([JSON.Member(text, .string("é" + text))])
+                let written = Self.written(value)
+                let isEscaped = written.count > 2 * length + 11
+                #expect(isEscaped == special.contains(byte), "\(byte) at \(place)")
+                #expect(try JSON.parse(written) == value)
+            }
+        }
+    }
+
     @Test("a truncated text is rejected", arguments: UInt64(0)..<20)
     func truncation(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)

@@ -38,7 +38,7 @@ struct ColumnTests {
             let nulls = Array(repeating: "NULL", count: statement.parameterCount).joined(separator: ", ")
             let arguments = nulls.isEmpty ? "" : "(\(nulls))"
             let rows = try connection.execute(
-                Statement("columns", "EXECUTE \(statement.name)\(arguments)"))
+                Statement("\(statement.name)_columns", "EXECUTE \(statement.name)\(arguments)"))
             let found = columns.indices.map { rows.columnName($0) ?? "" }
             #expect(found == columns, "\(statement.name)")
         }

@@ -124,6 +124,8 @@ final class LocalFileContent: PendingContent {
         let identity = file.identity
         let name = try give(file, in: directory)
         file.forgetRecord()
+        // Closed here, on a file thread: close(2) may wait for the disk, and the loop must not.
+        state.withLock { ($0.file, $0.directory) = (nil, nil) }
         // Managed files need no identity: only the service writes in their directory.
         return CommittedContent(
             location: destination.location(of: name), identity: destination.isManaged ? nil : identity)
@@ -147,13 +149,15 @@ final class LocalFileContent: PendingContent {
     private func give(_ file: PartialFile, in directory: StorageDirectory) throws(TransferError) -> String {
         let (place, partial) = (directory.descriptor, file.name)
         if destination.ifExists == .replace {
-            guard renameat(place, partial, place, destination.name) == 0 else { throw storageError(errno) }
+            guard Self.named(partial, destination.name, { renameat(place, $0, place, $1) }) == 0 else {
+                throw storageError(errno)
+            }
             return destination.name
         }
         let last = destination.ifExists == .rename ? EngineLimits.renameCountMax : 0
         for number in 0...last {
             let name = destination.name(numbered: number)
-            if linkat(place, partial, place, name, 0) == 0 {
+            if Self.named(partial, name, { linkat(place, $0, place, $1, 0) }) == 0 {
                 self.place.keptPartialFiles.add(KeptPartialFile(destination, partial: partial))
                 return name
             }
@@ -161,6 +165,13 @@ final class LocalFileContent: PendingContent {
             if try Self.moved(partial, to: name, in: place) { return name }
         }
         throw storageError(EEXIST)
+    }
+
+    /// Calls a function with two names, without copies of them.
+    private static func named(
+        _ partial: String, _ name: String, _ call: (UnsafePointer<CChar>, UnsafePointer<CChar>) -> Int32
+    ) -> Int32 {
+        partial.withCString { partial in name.withCString { name in call(partial, name) } }
     }
 
     /// Renames without overwriting, for file systems without hard links, such as many in user space. Nothing

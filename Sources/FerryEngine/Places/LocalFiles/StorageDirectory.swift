@@ -51,7 +51,10 @@ final class StorageDirectory: Sendable {
     /// Opens a directory below this one; an empty path is this one. `making`: makes missing directories.
     func directory(_ path: String, making: Bool) throws(TransferError) -> StorageDirectory {
         if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY), modes) }
-        let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
+        // Names go through `withCString` where each file of a job passes: an implicit conversion would copy.
+        let opened = path.withCString {
+            csys_open_beneath(descriptor, $0, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
+        }
         if opened >= 0 { return StorageDirectory(opened, modes) }
         guard errno == ENOENT, making else { throw storageError(errno) }
         let (parent, name) = splitPath(path)
@@ -94,7 +97,7 @@ final class StorageDirectory: Sendable {
     /// Makes a new file and opens it for reading and writing. Fails if the name exists.
     func newFile(_ name: String) throws(TransferError) -> Int32 {
         let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
-        let opened = openat(descriptor, name, flags, modes.file)
+        let opened = name.withCString { openat(descriptor, $0, flags, modes.file) }
         guard opened >= 0 else { throw storageError(errno) }
         return opened
     }
@@ -175,7 +178,7 @@ final class StorageDirectory: Sendable {
     /// Returns the status of a name without following a symbolic link, or `nil` if the name does not exist.
     func status(_ name: String) -> stat? {
         var status = stat()
-        return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status : nil
+        return name.withCString { fstatat(descriptor, $0, &status, AT_SYMLINK_NOFOLLOW) } == 0 ? status : nil
     }
 
     func inode(_ name: String) -> ino_t? { status(name)?.st_ino }

@@ -8,8 +8,8 @@ package struct Jobs: ParsableCommand {
         abstract: "Lists jobs, newest first.",
         discussion: """
             Prints a table on a terminal: why each job waits or has failed, its age, and its host with the \
-            end of the path. Otherwise one job per line, separated by tabs and without a heading: identifier, \
-            state, kind, creation, bytes, URL, and the code of the reason or the error.
+            end of the path. Otherwise one job per line, separated by tabs and without a heading: \
+            identifier, state, kind, creation, bytes, URL, and the code of the reason or the error.
 
             EXAMPLES
               ferry jobs --state failed --limit 10

@@ -5,9 +5,9 @@ import Sys
 /// Jobs that this node has finished in the last two seconds. Most clients ask for the result at once, and
 /// need no statement then. Any thread.
 ///
-/// Keeps only jobs that nothing but a retry or their deletion can change from then on: no acknowledgement is awaited,
-/// and no bytes are left to resume from. `prepare` precedes the commit, so that a change right after the
-/// commit finds the entry and removes it.
+/// Keeps only jobs that nothing but a retry or their deletion can change from then on: no acknowledgement is
+/// awaited, and no bytes are left to resume from. `prepare` precedes the commit, so that a change right after
+/// the commit finds the entry and removes it.
 final class RecentResults: Sendable {
     /// Payload of the notification about a deleted or retried job: this text, a colon and the job's id.
     static let changeNotification = "finished"

@@ -150,9 +150,9 @@ CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued
 -- Questions that are due.
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
--- Whether a finished job was retried already. Few jobs are retries.
--- Used by read_retry_sources.
-CREATE INDEX jobs_retry ON jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Retries of a job, newest first. Few jobs are retries.
+-- Used by list_jobs.
+CREATE INDEX jobs_retry ON jobs (retry_of, id) WHERE retry_of IS NOT NULL;
 -- Jobs of a group, newest first.
 -- Used by list_jobs.
 CREATE INDEX jobs_group ON jobs (job_group, id) WHERE job_group IS NOT NULL;
@@ -255,7 +255,7 @@ CREATE TABLE dependency_outbox (
 
 -- Finished jobs by time, so that old ones go with their whole table. The time is that of the identifier: its
 -- first 48 bits are milliseconds, so that a job's identifier tells its partition. A partition is named by the
--- end of its range, in milliseconds and hexadecimal. Rows change only by an acknowledgement.
+-- end of its range, in milliseconds and hexadecimal. Rows change only by an acknowledgement and by a retry.
 CREATE TABLE finished_jobs (
     id uuid NOT NULL,
     created_at timestamptz NOT NULL,
@@ -277,6 +277,8 @@ CREATE TABLE finished_jobs (
     stored_bytes bigint,
     node uuid,
     retry_of uuid,
+    -- The first job that retries this one, written once (mark_retried.sql); stays when that job is deleted.
+    retried_by uuid,
     -- As in jobs. The group may be deleted.
     job_group uuid,
     tenant text NOT NULL,
@@ -311,9 +313,9 @@ CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS 
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
 -- Used by list_jobs, old_session_jobs.
 CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
--- Whether a finished job was retried already, as jobs_retry.
--- Used by read_retry_sources.
-CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of) WHERE retry_of IS NOT NULL;
+-- Retries of a job, as jobs_retry.
+-- Used by list_jobs.
+CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, id) WHERE retry_of IS NOT NULL;
 -- Jobs of a group, as jobs_group.
 -- Used by list_jobs.
 CREATE INDEX finished_jobs_group ON finished_jobs (job_group, id) WHERE job_group IS NOT NULL;
@@ -709,6 +711,15 @@ BEGIN
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled,
         open_failures = c.open_failures + excluded.open_failures;
+    RETURN true;
+END $$;
+
+-- Subtracts an open failure in this connection's row of job_group_counts: the job was retried.
+CREATE FUNCTION end_open_failure(failed_of uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO job_group_counts AS c (job_group, shard, open_failures)
+    VALUES (failed_of, current_setting('ferry.shard'), -1)
+    ON CONFLICT (job_group, shard) DO UPDATE SET open_failures = c.open_failures - 1;
     RETURN true;
 END $$;
 

@@ -89,7 +89,7 @@ enum FolderUses {
                     "Submit",
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Quotas",
-                        "Hosts", "Claim", "Events",
+                        "Hosts", "Claim", "Finish", "Events",
                     ]
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),
@@ -102,7 +102,7 @@ enum FolderUses {
                 ),
                 (
                     "BulkOperations",
-                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Submit", "Jobs"]
+                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit", "Jobs"]
                 ),
                 (
                     "Schedules",

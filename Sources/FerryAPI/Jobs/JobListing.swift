@@ -14,13 +14,13 @@ final class JobListing: Sendable {
     }
 
     /// `GET /v1/jobs`
-    func list(_ request: RequestContext) throws(Problem) { list(try jobQuery(request), request) }
+    func list(_ request: RequestContext) throws(Problem) { try list(try jobQuery(request), request) }
 
     /// `GET /v1/sessions/{id}/jobs`
     func listOfSession(_ request: RequestContext) throws(Problem) {
         var query = try jobQuery(request)
         query.session = try request.sessionKey().name
-        list(query, request)
+        try list(query, request)
     }
 
     /// `GET /v1/job_groups/{name}/jobs`
@@ -29,28 +29,55 @@ final class JobListing: Sendable {
         let name = try request.groupName()
         query.group = name
         groups.group(
-            name, tenant: request.tenant, reply: request.onSuccess { [self, query] _ in list(query, request) }
-        )
+            name, tenant: request.tenant,
+            reply: request.onSuccess { [self, query] _ throws(Problem) in try list(query, request) })
     }
 
-    private func list(_ query: JobQuery, _ request: RequestContext) {
+    private func list(_ query: JobQuery, _ request: RequestContext) throws(Problem) {
+        var selection: MemberSelection?
+        if let fields = request.query.first(where: { $0.name == "fields" }) {
+            selection = try MemberSelection(fields: fields.value)
+        }
         var extended = query
         // One record more than the page shows tells whether there is a next page.
         extended.limit += 1
         reader.jobs(
             extended,
-            reply: request.onSuccess { [view] found in
+            reply: request.onSuccess { [view, selection] found in
                 view.progress.read(found.records) { reading in
                     let page = Page(found, limit: query.limit) { $0.id }
-                    page.send(request, reservingCapacity: page.shown.count * 2_560) { record, writer in
-                        view.write(record, reading, for: request.disclosure, into: &writer)
+                    let reserved = page.shown.count * (selection == nil ? 2_560 : 256)
+                    page.send(request, reservingCapacity: reserved) { record, writer in
+                        view.write(record, reading, selection, for: request.disclosure, into: &writer)
                     }
                 }
             })
     }
+
+    /// `GET /v1/jobs/summary`
+    func summarize(_ request: RequestContext) throws(Problem) {
+        guard let by = request.query.first(where: { $0.name == "by" }) else {
+            throw Problem(.invalidParameter, "by is required: one or two of \(SummaryDimension.names).")
+        }
+        var dimensions: [SummaryDimension] = []
+        for name in try listed("by", by.value, countMax: Limits.summaryDimensionCountMax) {
+            let dimension: SummaryDimension = try choice("by", String(name))
+            guard !dimensions.contains(dimension) else {
+                throw Problem(.invalidParameter, "by names \(name) twice.")
+            }
+            dimensions.append(dimension)
+        }
+        reader.summary(
+            of: try jobQuery(request), by: dimensions,
+            reply: request.onSuccess { summary in request.send(200, json: summary.shown()) })
+    }
 }
 
-/// Reads the filters, limit and cursor of a list; a wrong value is a 400.
+extension SummaryDimension {
+    fileprivate static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
+}
+
+/// Reads the filters, limit and cursor of a list; a wrong value is a 400. Leaves out `by` and `fields`.
 private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
     var query = JobQuery(tenant: request.tenant)
     for (name, value) in request.query {
@@ -72,11 +99,7 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
                 throw Problem(.invalidParameter, "host \(HostReference.rule)")
             }
             query.place = place
-        case "created_after":
-            guard let instant = Timestamp(rfc3339: value) else {
-                throw Problem(.invalidParameter, "created_after must be an RFC 3339 time.")
-            }
-            query.createdAfter = instant
+        case "created_after": query.createdAfter = try time(name, value)
         case "schedule":
             guard let schedule = ScheduleID(value) else {
                 throw Problem(.invalidParameter, "schedule must be the identifier of a schedule (sch_…).")
@@ -88,6 +111,25 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
                     .invalidParameter, "acknowledged must be false: jobs that wait for acknowledgement.")
             }
             query.isUnacknowledged = true
+        case "error":
+            query.errors = try listed(name, value, countMax: TransferError.Code.allCases.count)
+                .map { code throws(Problem) in try choice(name, String(code)) }
+        case "waiting_reason":
+            query.waitingReasons = try listed(name, value, countMax: WaitingReasonCode.allCases.count)
+                .map { code throws(Problem) in try choice(name, String(code)) }
+        case "finished_after": query.finishedAfter = try time(name, value)
+        case "finished_before": query.finishedBefore = try time(name, value)
+        case "retried":
+            guard value == "true" || value == "false" else {
+                throw Problem(.invalidParameter, "retried must be true or false.")
+            }
+            query.isRetried = value == "true"
+        case "retry_of":
+            guard let job = JobID(value) else {
+                throw Problem(.invalidParameter, "retry_of must be the identifier of a job (job_…).")
+            }
+            query.retryOf = job
+        case "by", "fields": break
         case "limit": query.limit = try pageLimit(value)
         case "cursor": query.before = try position(value)
         default:
@@ -95,6 +137,13 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
         }
     }
     return query
+}
+
+private func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
+    guard let time = Timestamp(rfc3339: value) else {
+        throw Problem(.invalidParameter, "\(name) must be an RFC 3339 time.")
+    }
+    return time
 }
 
 /// Returns the value of the parameter `session`; a text that is no session name is a 400.

@@ -17,6 +17,22 @@ struct JobView: Sendable {
         into writer: inout JSONWriter
     ) { reading.write(record, into: &writer, queue: queue(), for: disclosure) }
 
+    /// Like `write`, for the members that the client has selected; `nil` for all.
+    func write(
+        _ record: JobRecord, _ reading: JobProgress.Reading, _ selection: MemberSelection?,
+        for disclosure: Disclosure, into writer: inout JSONWriter
+    ) {
+        guard let selection else { return write(record, reading, for: disclosure, into: &writer) }
+        var whole = JSONWriter(reservingCapacity: record.storedSpec.json.count + 1_024)
+        write(record, reading, for: disclosure, into: &whole)
+        do throws(JSON.SyntaxError) {
+            try selection.write(whole.bytes, into: &writer)
+        } catch {
+            // The stored fields are damaged, and shown as they are.
+            writer.raw(whole.bytes)
+        }
+    }
+
     /// Sends a job with its entity tag.
     func send(
         _ record: JobRecord, _ status: Int, to request: RequestContext,

@@ -73,8 +73,11 @@ struct OperationDescription: Sendable {
 
     /// A page of a list.
     static func page(
-        _ summary: String, _ text: String, _ schema: String, _ parameters: [String] = ["Limit", "Cursor"]
-    ) -> Self { Self(summary, parameters, nil, Answer(200, text, json(schema), ["Link"])) }
+        _ summary: String, _ text: String, _ schema: String, _ parameters: [String] = ["Limit", "Cursor"],
+        problems: [Int] = []
+    ) -> Self {
+        Self(summary, parameters, nil, Answer(200, text, json(schema), ["Link"]), problems: problems)
+    }
 
     /// An object that `If-None-Match` can ask for.
     static func read(_ summary: String, _ text: String, _ schema: String) -> Self {

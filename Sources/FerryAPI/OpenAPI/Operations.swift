@@ -2,7 +2,8 @@ extension Operation {
     /// Group of the operation in the document.
     var tag: String {
         switch self {
-        case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
+        case .submitJob, .submitJobs, .listJobs, .summarizeJobs, .readJob, .editJob, .deleteJob, .cancelJob,
+            .suspendJob,
             .resumeJob, .acknowledgeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge,
             .answerURLExpired,
             .readContent, .readAttempts:
@@ -53,7 +54,16 @@ extension Operation {
                 .init(content: batchContent),
                 .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]))
         case .listJobs:
-            .page("List jobs, newest first", "A page of jobs.", "JobList", ["Session", "Group"] + jobFilters)
+            .page(
+                "List jobs, newest first", "A page of jobs.", "JobList",
+                ["Session", "Group"] + jobFilters + jobPage,
+                problems: [422])
+        case .summarizeJobs:
+            OperationDescription(
+                "Count jobs by one or two properties", ["By", "Session", "Group"] + jobFilters, nil,
+                .init(
+                    200, "The numbers. They are exact if at most 20,000 jobs are to be looked at.",
+                    json("JobSummary")))
         case .readJob:
             OperationDescription(
                 "Read a job, or wait for its end", ["Prefer", "IfNoneMatch"], nil,
@@ -143,7 +153,8 @@ extension Operation {
                 .object("The group, closed now or before.", "JobGroup"))
         case .listGroupJobs:
             .page(
-                "List a group's jobs, newest first", "A page of jobs.", "JobList", ["Session"] + jobFilters)
+                "List a group's jobs, newest first", "A page of jobs.", "JobList",
+                ["Session"] + jobFilters + jobPage, problems: [422])
         default:
             .delete(
                 "Delete a finished group; its jobs are kept", "The group is deleted.", problems: [409])
@@ -168,7 +179,7 @@ extension Operation {
                 "List a session's jobs, newest first",
                 "A page of jobs, empty if no session has this name; 404 if the name is invalid. The jobs of "
                     + "a deleted session are still listed.",
-                "JobList", jobFilters)
+                "JobList", ["Group"] + jobFilters + jobPage, problems: [422])
         case .invalidateSession:
             .change(
                 "Invalidate a session: it accepts no more jobs", .json("InvalidationRequest"),
@@ -357,8 +368,10 @@ extension Operation {
 }
 
 private let jobFilters = [
-    "State", "Kind", "Host", "CreatedAfter", "Schedule", "Acknowledged", "Metadata", "Limit", "Cursor",
+    "State", "Kind", "Host", "CreatedAfter", "Schedule", "Acknowledged", "ErrorCode", "WaitingReasonCode",
+    "FinishedAfter", "FinishedBefore", "Retried", "RetryOf", "Metadata",
 ]
+private let jobPage = ["SelectedFields", "Limit", "Cursor"]
 private let contentHeaders = ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest"]
 private let bytes = #"{"*/*": {"schema": {"type": "string", "format": "binary"}}}"#
 private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#

@@ -56,6 +56,39 @@ let parameters: [Parameter] = [
         "Acknowledged", "acknowledged", .query, [.init("const", "false")],
         "Only terminal jobs that wait for their acknowledgement."),
     Parameter(
+        "ErrorCode", "error", .query, list(of: TransferError.Code.self),
+        "Only jobs whose error has one of these codes: failed ones, and unfinished ones whose last attempt "
+            + "failed so.", commaSeparated),
+    Parameter(
+        "WaitingReasonCode", "waiting_reason", .query, list(of: WaitingReasonCode.self),
+        "Only jobs whose waiting_reason has one of these codes.", commaSeparated),
+    Parameter(
+        "FinishedAfter", "finished_after", .query, time, "Only jobs that ended after this time."),
+    Parameter(
+        "FinishedBefore", "finished_before", .query, time, "Only jobs that ended before this time."),
+    Parameter(
+        "Retried", "retried", .query, Bool.schema(NoRule()),
+        "true: only jobs that were retried. false: only others."),
+    Parameter("RetryOf", "retry_of", .query, JobID.shownSchema, "Only retries of this job."),
+    Parameter(
+        "By", "by", .query,
+        JSON.rules(
+            ##"""
+            {"type": "array", "items": {"type": "string", "enum": [\##(
+                SummaryDimension.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", "))]},
+             "minItems": 1, "maxItems": 2, "uniqueItems": true}
+            """##), "Properties by which jobs are counted.",
+        [JSON.Member("required", .bool(true))] + commaSeparated),
+    Parameter(
+        "SelectedFields", "fields", .query,
+        JSON.rules(
+            ##"""
+            {"type": "array", "items": {"type": "string"}, "minItems": 1,
+             "maxItems": \##(Limits.selectedFieldCountMax)}
+            """##),
+        "Only these members of each job. A dot precedes the members of an object: id,state,error.code.",
+        commaSeparated),
+    Parameter(
         "Limit", "limit", .query, Int.schema(1...Limits.listLimitMax) + standard(Limits.listLimitDefault),
         "Number of entries of a page, at most. A page may have fewer entries, or none: the list ends where "
             + "next_cursor is null."),
@@ -150,6 +183,13 @@ private func list(_ item: String, _ countMax: Int) -> [JSON.Member] {
         {"type": "array", "items": {"$ref": "#/components/schemas/\##(item)"}, "minItems": 1,
          "maxItems": \##(countMax)}
         """##)
+}
+
+private func list<Choice: ShownChoice>(of type: Choice.Type) -> [JSON.Member] {
+    [
+        JSON.Member("type", "array"), JSON.Member("items", .object(Choice.choices)),
+        JSON.Member("minItems", .integer(1)), JSON.Member("maxItems", .integer(Int64(Choice.allCases.count))),
+    ]
 }
 
 private func standard(_ number: Int) -> [JSON.Member] { [.init("default", .integer(Int64(number)))] }

@@ -9,7 +9,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.add(
         ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
-        BulkOperation.self, BulkDryRun.self, JobGroup.self,
+        BulkOperation.self, BulkDryRun.self, JobSummary.self, JobGroup.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.add(TenantLimits.self, .response)

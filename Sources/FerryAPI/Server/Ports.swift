@@ -9,6 +9,9 @@ package protocol JobReader: JobLookup {
     func recentResult(_ id: JobID, tenant: String) -> JobRecord?
     /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
+    /// Replies with the numbers of the jobs that match, by their values of the dimensions. The limit of the
+    /// query does not matter.
+    func summary(of query: JobQuery, by dimensions: [SummaryDimension], reply: @escaping Reply<JobSummary>)
     /// Replies with those of these jobs that the tenant does not have.
     func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>)
     /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.

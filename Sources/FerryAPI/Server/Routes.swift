@@ -43,7 +43,8 @@ struct Route: Sendable {
 
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
-    case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
+    case submitJob, submitJobs, listJobs, summarizeJobs, readJob, editJob, deleteJob, cancelJob, suspendJob,
+        resumeJob,
         acknowledgeJob, retryJob, answerBegin, answerRedirect, answerChallenge,
         answerURLExpired, readContent, readAttempts
     case suspendJobs, resumeJobs, cancelJobs, retryJobs, listBulkOperations, readBulkOperation,
@@ -76,6 +77,7 @@ private let jobRoutes: [Route] = [
         $0.batchCreation.create
     },
     Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.jobListing.list },
+    Route(.summarizeJobs, "GET", "/v1/jobs/summary", .viewer) { $0.jobListing.summarize },
     Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.jobReading.read },
     Route(.editJob, "PATCH", "/v1/jobs/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
         $0.jobCommands.edit

@@ -4,7 +4,8 @@ package import ArgumentParser
 package var clientCommands: [any ParsableCommand.Type] {
     [
         Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, FetchContent.self, Events.self,
-        Cancel.self, Suspend.self, Resume.self, Retry.self, Acknowledge.self, BulkOperations.self,
+        Stuck.self, Failures.self, Cancel.self, Suspend.self, Resume.self, Retry.self, Acknowledge.self,
+        BulkOperations.self,
         Schedules.self, Sessions.self, Webhooks.self, Admin.self, Healthcheck.self,
     ]
 }

@@ -1,15 +1,19 @@
 package import ArgumentParser
 import FerryCore
+import Sys
 
 /// `ferry jobs`: lists jobs.
 package struct Jobs: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Lists jobs, newest first.",
         discussion: """
-            Prints a table on a terminal, otherwise one job per line, separated by tabs and without a heading.
+            Prints a table on a terminal: why each job waits or has failed, its age, and its host with the \
+            end of the path. Otherwise one job per line, separated by tabs and without a heading: \
+            identifier, state, kind, creation, bytes, URL, and the code of the reason or the error.
 
             EXAMPLES
               ferry jobs --state failed --limit 10
+              ferry jobs --reason host_backoff,host_limit
               ferry jobs --metadata customer=42 --json
             """)
 
@@ -24,10 +28,7 @@ package struct Jobs: ParsableCommand {
         let page = [("limit", limit.map { "\($0)" }), ("cursor", cursor)].compactMap { name, value in
             value.map { (name, $0) }
         }
-        let query = (filter.parameters + page).map { name, value in
-            "\(percentEncoded(name))=\(percentEncoded(value))"
-        }
-        return "/v1/jobs" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+        return "/v1/jobs" + queryText(filter.parameters + page)
     }
 
     package func run() throws {
@@ -35,21 +36,33 @@ package struct Jobs: ParsableCommand {
         let response = try client.service().send("GET", path)
         if client.json { return try console.data(json: response.bytes) }
         let jobs = response.json["data"]?.array ?? []
-        let rows = jobs.map { job in
-            [
-                job["id"]?.string ?? "", job["state"]?.string ?? "", job["kind"]?.string ?? "",
-                job["created_at"]?.string ?? "", (job["result"]?["size"]?.integer).map { "\($0)" } ?? "-",
-                job["request"]?["url"]?.string ?? "",
-            ]
-        }
-        let lines = tableLines(
-            ["JOB", "STATE", "KIND", "CREATED", "BYTES", "URL"], rows,
-            terminalWidth: console.outIsTerminal ? console.width() : nil)
-        for line in lines { try console.data(line: line) }
+        let width = console.outIsTerminal ? console.width() : nil
+        let rows =
+            width.map {
+                JobTable(jobs, now: Timestamp(microseconds: wallMicroseconds()), width: $0).rows
+            } ?? jobs.map(Self.columns)
+        for line in tableLines(JobTable.heading, rows, terminalWidth: width) { try console.data(line: line) }
         if let cursor = response.json["next_cursor"]?.string {
             console.message("There may be more: --cursor \(cursor)")
         }
     }
+}
+
+extension Jobs {
+    /// Columns of a job for other programs.
+    private static func columns(_ job: JSON) -> [String] {
+        [
+            job["id"]?.string ?? "", job["state"]?.string ?? "", job["kind"]?.string ?? "",
+            job["created_at"]?.string ?? "", (job["result"]?["size"]?.integer).map { "\($0)" } ?? "-",
+            job["request"]?["url"]?.string ?? "", reasonCode(job) ?? "-",
+        ]
+    }
+}
+
+/// Returns the query of a URL, with its question mark; empty without parameters.
+func queryText(_ parameters: [(name: String, value: String)]) -> String {
+    let query = parameters.map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }
+    return query.isEmpty ? "" : "?" + query.joined(separator: "&")
 }
 
 /// `ferry show`: shows a job.
@@ -72,7 +85,7 @@ package struct Show: ParsableCommand {
             for line in text.lines(response.json) { try console.data(line: line) }
             return
         }
-        for line in jobLines(response.json) {
+        for line in jobLines(response.json, now: Timestamp(microseconds: wallMicroseconds())) {
             let state = response.json["state"]?.string ?? ""
             if line.hasPrefix("state:") {
                 try console.data(line: "state:".padded(to: 14), state: state)

@@ -12,6 +12,14 @@ struct JobFilterOptions: ParsableArguments {
     @Option(name: .long, help: "Only jobs whose URL has this host.") var host: String?
     @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
     @Option(name: .long, help: "Only jobs that this schedule has submitted.") var schedule: String?
+    @Option(name: .long, help: "Codes of errors with commas, such as timed_out.") var error: String?
+    @Option(name: .long, help: "Codes of waiting reasons with commas, such as host_backoff.")
+    var reason: String?
+    @Option(name: .long, help: "Only jobs that ended after this time (RFC 3339).") var finishedAfter: String?
+    @Option(name: .long, help: "Only jobs that ended before this time (RFC 3339).")
+    var finishedBefore: String?
+    @Flag(inversion: .prefixedNo, help: "Only jobs that were retried, or only others.") var retried: Bool?
+    @Option(name: .long, help: "Only retries of this job.") var retryOf: String?
     @Flag(name: .long, help: "Only ended jobs that wait for acknowledgement.")
     var unacknowledged = false
     @Option(
@@ -30,7 +38,9 @@ struct JobFilterOptions: ParsableArguments {
         let named: [(String, String?)] = [
             ("session", session), ("state", state), ("kind", kind), ("host", host),
             ("created_after", createdAfter), ("schedule", schedule),
-            ("acknowledged", unacknowledged ? "false" : nil),
+            ("acknowledged", unacknowledged ? "false" : nil), ("error", error), ("waiting_reason", reason),
+            ("finished_after", finishedAfter), ("finished_before", finishedBefore),
+            ("retried", retried.map { "\($0)" }), ("retry_of", retryOf),
         ]
         let pairs = metadata.compactMap { JobOptions.pair($0, separator: "=") }
             .map { ("metadata.\($0)", Optional($1)) }
@@ -41,7 +51,8 @@ struct JobFilterOptions: ParsableArguments {
     var json: JSON {
         .object(
             parameters.map { name, value in
-                JSON.Member(name, name == "acknowledged" ? .bool(false) : .string(value))
+                let isFlag = name == "acknowledged" || name == "retried"
+                return JSON.Member(name, isFlag ? .bool(value == "true") : .string(value))
             })
     }
 }

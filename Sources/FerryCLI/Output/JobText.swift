@@ -63,14 +63,15 @@ func failureText(_ job: JSON) -> String {
     return printable("\(id) \(state): \(message) (\(code)\(phase))")
 }
 
-/// Returns the lines of `show`: a name and a value each, without missing values.
-func jobLines(_ job: JSON) -> [String] {
+/// Returns the lines of `show`: a name and a value each, without missing values. The further lines of the
+/// response have no name.
+func jobLines(_ job: JSON, now: Timestamp) -> [String] {
     let progress = job["progress"]
     let bytes: (JSON?) -> String? = { $0?.integer.flatMap { $0 > 0 ? byteCountText($0) : nil } }
     let rows: [(String, String?)] = [
         ("job", job["id"]?.string),
         ("state", job["state"]?.string),
-        ("waiting for", job["waiting_reason"]?["detail"]?.string ?? job["waiting_for"]?.string),
+        ("waiting for", waitingDetail(job, now: now) ?? job["waiting_for"]?.string),
         ("kind", job["kind"]?.string),
         ("url", job["request"]?["url"]?.string),
         ("session", job["session"]?.string),
@@ -91,10 +92,12 @@ func jobLines(_ job: JSON) -> [String] {
         ("content", job["result"]?["content_url"]?.string),
         ("error", job["error"]?["message"]?.string),
         ("error code", job["error"]?["code"]?.string),
+        ("retry of", job["retry_of"]?.string),
+        ("retried by", job["retried_by"]?.string),
     ]
-    return rows.compactMap { name, value in
-        value.map { "\(name):".padded(to: 14) + $0 }
-    }
+    let excerpt = job["response"]?["body_excerpt"]?.string?.split(whereSeparator: \.isNewline) ?? []
+    return rows.compactMap { name, value in value.map { "\(name):".padded(to: 14) + $0 } }
+        + excerpt.enumerated().map { ($0 == 0 ? "response:" : "").padded(to: 14) + $1 }
 }
 
 extension String {

@@ -84,7 +84,9 @@ package struct WaitTime {
 func waitingText(_ job: JSON, _ wait: WaitTime?) -> String {
     let error = job["error"]
     let code = error?["code"]?.string
-    let detail = job["waiting_reason"]?["detail"]?.string ?? job["waiting_for"]?.string
+    let detail =
+        wait.flatMap { waitingDetail(job, now: $0.now) } ?? job["waiting_reason"]?["detail"]?.string
+        ?? job["waiting_for"]?.string
     var parts: [String] = []
     if let code { parts.append(code) }
     if code != nil, let number = job["attempt"]?.integer {

@@ -189,6 +189,7 @@ extension JobRecord {
         record.state = state
         record.revision = event.revision
         record.home = nil
+        record.retriedBy = nil
         // Reminders end with the acknowledgement: no other event follows it.
         if event.type != .jobAcknowledged { record.acknowledgedAt = nil }
         if state.isTerminal {

@@ -1,5 +1,5 @@
 /// Values that the row of a job has at an event and may not have later: the detail of a packed event about an
-/// unfinished job. The row of a finished job never changes, except that it is acknowledged.
+/// unfinished job. The row of a finished job never changes, except that it is acknowledged and retried.
 ///
 /// SQL writes it as well (`event_detail` in migrations/0001_baseline.sql): fields after one another, each a
 /// byte that names it and its value. Values of the names from 16 on have a length (4 bytes), so that a

@@ -79,6 +79,8 @@ public struct JobRecord: Sendable {
     public var nextAttemptAt: Timestamp?
     /// The job that this one retries, or `nil`.
     public var retryOf: JobID?
+    /// The first job that retries this one, or `nil`.
+    public var retriedBy: JobID?
     /// Name of the job's group, or `nil` if it has none or the group was deleted.
     public var group: String?
     /// The accepted fields as stored; `spec` decodes them.

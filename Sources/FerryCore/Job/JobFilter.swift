@@ -25,6 +25,18 @@ public struct JobFilter: FieldObject, FieldValue {
     public var schedule: ScheduleID?
     /// `true` for finished jobs that wait for their acknowledgement only.
     public var isUnacknowledged = false
+    /// Any of these codes of errors; empty for jobs with and without an error.
+    public var errors: [TransferError.Code] = []
+    /// Any of these reasons for which a job does not run; empty for all jobs.
+    public var waitingReasons: [WaitingReasonCode] = []
+    /// Time after which the job ended; `nil`: any, or not ended.
+    public var finishedAfter: Timestamp?
+    /// Time before which the job ended; `nil`: any, or not ended.
+    public var finishedBefore: Timestamp?
+    /// `true` for jobs that were retried, `false` for others; `nil`: both.
+    public var isRetried: Bool?
+    /// The job that the jobs retry; `nil`: any, or none.
+    public var retryOf: JobID?
     /// Pairs that the job's metadata must contain.
     public var metadata: [JobSpec.Pair] = []
 
@@ -45,14 +57,32 @@ public struct JobFilter: FieldObject, FieldValue {
         }
     }
 
+    /// States in which unfinished jobs can match; `nil`: any.
+    public var unfinishedStates: [JobState]? {
+        if finishedAfter != nil || finishedBefore != nil || isRetried == true { return [] }
+        let named = states.isEmpty ? nil : states.filter { !$0.isTerminal }
+        guard !waitingReasons.isEmpty else { return named }
+        return (named ?? JobState.allCases).filter { !$0.isTerminal && $0 != .running }
+    }
+
+    /// States in which finished jobs can match; `nil`: any.
+    public var finishedStates: [JobState]? {
+        guard waitingReasons.isEmpty else { return [] }
+        return states.isEmpty ? nil : states.filter(\.isTerminal)
+    }
+
+    /// Returns `true` if the job does not run for one of `waitingReasons`, or these are empty.
+    public func matchesReason(of job: JobRecord, queue: @autoclosure () -> QueueConditions) -> Bool {
+        guard !waitingReasons.isEmpty else { return true }
+        return WaitingReason(job, queue: queue()).map { waitingReasons.contains($0.code) } ?? false
+    }
+
     public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field("session", &session, .sessionName, .plain, "Only jobs of this session.")
         visitor.field("group", &group, .groupName, .plain, "Only jobs of this group.")
-        var list = states.isEmpty ? nil : StateList(states: states)
-        visitor.field(
-            "state", &list, .plain,
+        choices(
+            &visitor, "state", &states,
             "Only jobs in one of these states: a list, or a text with commas between them.")
-        states = list?.states ?? []
         visitor.field("kind", &kind, .plain, "Only jobs of this kind.")
         visitor.field(
             "host", &place, .plain,
@@ -66,7 +96,30 @@ public struct JobFilter: FieldObject, FieldValue {
             "acknowledged", &awaits, .plain,
             "false: only terminal jobs that wait for their acknowledgement.")
         isUnacknowledged = awaits != nil
+        choices(
+            &visitor, "error", &errors,
+            "Only jobs whose error has one of these codes: failed ones, and unfinished ones whose last "
+                + "attempt failed so. A list, or a text with commas between them.")
+        choices(
+            &visitor, "waiting_reason", &waitingReasons,
+            "Only jobs whose waiting_reason has one of these codes: a list, or a text with commas between "
+                + "them.")
+        visitor.field("finished_after", &finishedAfter, .plain, "Only jobs that ended after this time.")
+        visitor.field("finished_before", &finishedBefore, .plain, "Only jobs that ended before this time.")
+        visitor.field(
+            "retried", &isRetried, .plain,
+            "true: only jobs that were retried. false: only others.")
+        visitor.field("retry_of", &retryOf, .plain, "Only retries of this job.")
         metadataField(&visitor, &metadata, .plain)
+    }
+
+    /// A field with any of the values of an enumeration; an empty list is no condition.
+    private func choices<Choice>(
+        _ visitor: inout some FieldVisitor, _ name: String, _ values: inout [Choice], _ text: String
+    ) where ChoiceList<Choice>: FieldValue {
+        var list = values.isEmpty ? nil : ChoiceList(values: values)
+        visitor.field(name, &list, .plain, text)
+        values = list?.values ?? []
     }
 
     /// Reads the members `metadata.KEY`. A key that is a member of `metadata` as well is an error.
@@ -117,9 +170,9 @@ extension JobFilter: ShownValue {
     public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(NoRule()) }
 }
 
-/// States of a filter, at least one.
-private struct StateList: FieldValue {
-    var states: [JobState]
+/// Values of an enumeration in a filter, at least one.
+private struct ChoiceList<Choice: ShownChoice & RawRepresentable<String> & Equatable>: FieldValue {
+    var values: [Choice]
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         let texts: [String?]
@@ -130,34 +183,33 @@ private struct StateList: FieldValue {
         } else {
             return place.failType("an array or a string", json)
         }
-        let states = texts.compactMap { $0.flatMap(JobState.init) }
-        guard !texts.isEmpty, states.count == texts.count else {
-            let all = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+        let values = texts.compactMap { $0.flatMap(Choice.init) }
+        guard !texts.isEmpty, values.count == texts.count else {
+            let all = Choice.allCases.map(\.name).joined(separator: ", ")
             return place.fail("invalid_value", "Each of these must be one of: \(all).")
         }
-        return Self(states: JobState.allCases.filter(states.contains))
+        return Self(values: Choice.allCases.filter(values.contains))
     }
     static func restore(_ json: JSON) -> Self? {
-        let states = (json.array ?? []).compactMap { $0.string.flatMap(JobState.init) }
-        return states.isEmpty ? nil : Self(states: states)
+        let values = (json.array ?? []).compactMap { $0.string.flatMap(Choice.init) }
+        return values.isEmpty ? nil : Self(values: values)
     }
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginArray()
-        for state in states { writer.value(state.rawValue) }
+        for value in values { writer.value(value.rawValue) }
         writer.endArray()
     }
     static func schema(_ rule: NoRule) -> [JSON.Member] {
-        let names = JobState.allCases.map(\.rawValue)
-        let states: JSON = .object([
+        let list: JSON = .object([
             JSON.Member("type", "array"),
-            JSON.Member("items", .object([JSON.Member("type", "string"), .choices(names)])),
+            JSON.Member("items", .object(Choice.choices)),
             JSON.Member("minItems", JSON(1)),
         ])
-        let choice = names.joined(separator: "|")
+        let choice = Choice.allCases.map(\.name).joined(separator: "|")
         let text: JSON = .object([
             JSON.Member("type", "string"), .pattern("^(\(choice))(,(\(choice)))*$"),
         ])
-        return [JSON.Member("oneOf", .array([states, text]))]
+        return [JSON.Member("oneOf", .array([list, text]))]
     }
 }
 

@@ -61,6 +61,9 @@ public final class ShownJob: ShownObject {
         list.member("node", \.record.node, "Node of the last attempt.")
         list.member("link", { _ in "default" }, "Network link of the job.")
         list.member("retry_of", \.record.retryOf, "The job that this one retries.")
+        list.member(
+            "retried_by", \.record.retriedBy,
+            "The first job that retries this one. It stays when that job is deleted, and is null in events.")
         list.member("question", \.question, "The open question about the job.")
         list.members(if: \.isReadable) { list in
             list.member(

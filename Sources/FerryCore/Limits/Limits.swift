@@ -156,6 +156,12 @@ public enum Limits {
     /// Rows that one page reads for a filter without an index.
     /// If exceeded: the page is shorter than `limit`, or empty, and has a `next_cursor`.
     public static let listScanRowCount = 20_000
+    /// Fields that the parameter `fields` of a list names.
+    /// If exceeded: 400.
+    public static let selectedFieldCountMax = 100
+    /// Properties by which a summary counts jobs.
+    /// If exceeded: 400.
+    public static let summaryDimensionCountMax = 2
     /// Connections of a node to the database for reads.
     /// If exceeded: reads wait. One tenant uses all but one of them at most.
     public static let readConnectionCount = 4

@@ -8,18 +8,14 @@ package final class BulkCommands: Sendable {
     private let commands: CommandQueue
     private let reads: ReadPool
     private let jobs: JobQueries
-    private let context: StoreContext
-    private let signals: StoreSignals
+    private let queueState: QueueState
+    private var context: StoreContext { queueState.context }
 
-    init(
-        _ commands: CommandQueue, _ reads: ReadPool, _ jobs: JobQueries, _ context: StoreContext,
-        _ signals: StoreSignals
-    ) {
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: JobQueries, _ queueState: QueueState) {
         self.commands = commands
         self.reads = reads
         self.jobs = jobs
-        self.context = context
-        self.signals = signals
+        self.queueState = queueState
     }
 
     /// Candidates that one turn of a dry run looks at.
@@ -32,7 +28,7 @@ package final class BulkCommands: Sendable {
         _ new: NewBulkOperation, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<BulkOperation>>
     ) {
-        let (context, signals) = (context, signals)
+        let (context, signals) = (context, queueState.signals)
         let waking: Reply<Created<BulkOperation>> = { result in
             signals.bulkWakes.send(())
             reply(result)
@@ -137,7 +133,8 @@ package final class BulkCommands: Sendable {
             reads.readPage(
                 "count_jobs", of: .tenant(tenant),
                 JobCount(
-                    filter: filter, scan: JobScan(tenant: tenant, createdUntil: now),
+                    filter: filter,
+                    scan: JobScan(tenant: tenant, createdUntil: now, queueState: queueState),
                     position: JobScan.upperBound(of: now), rowCount: Self.countRowCount), reply)
         }
     }

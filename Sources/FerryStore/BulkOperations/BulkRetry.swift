@@ -1,8 +1,8 @@
 import FerryCore
 import Postgres
 
-/// Submits finished jobs again in a step of a bulk operation, each once: a job that another one retries
-/// already is skipped.
+/// Submits finished jobs again in a step of a bulk operation, each once: a job that another one has retried
+/// is skipped.
 struct BulkRetry {
     /// Seconds after which a retry that waits for a limit of its tenant is tried again: limits change.
     private static let waitMax = 60.0

@@ -111,14 +111,16 @@ struct BulkStep {
     }
 
     private func find(_ work: Work, _ connection: inout Connection) throws(PostgresError) -> JobScan.Step {
-        let scan = JobScan(tenant: work.operation.tenant, createdUntil: work.operation.createdAt)
+        let scan = JobScan(
+            tenant: work.operation.tenant, createdUntil: work.operation.createdAt,
+            queueState: insertion.queueState)
         if let filter = work.operation.filter {
             return try scan.step(
                 filter, below: work.position, rowCount: Limits.bulkStepRowCount, &connection)
         }
         let identifiers = work.identifiers ?? []
         return try scan.step(
-            identifiers, isLast: identifiers.count < Limits.bulkStepRowCount, &connection, insertion.context)
+            identifiers, isLast: identifiers.count < Limits.bulkStepRowCount, &connection)
     }
 
     /// The part of what a step has found that is changed in it.

@@ -26,6 +26,7 @@ struct JobScan: Sendable {
     let tenant: String
     /// Jobs that were created after this time do not match.
     let createdUntil: Timestamp
+    let queueState: QueueState
 
     /// Returns an identifier above those of all jobs that were created until a time.
     static func upperBound(of time: Timestamp) -> JobID {
@@ -37,8 +38,11 @@ struct JobScan: Sendable {
         _ filter: JobFilter, below position: JobID, rowCount: Int, _ connection: inout Connection
     ) throws(PostgresError) -> Step {
         let query = JobQuery(tenant: tenant, filter: filter, before: position, limit: rowCount)
+        // A waiting reason needs the fields of the job.
+        let isNarrow = filter.waitingReasons.isEmpty
+        let conditions = isNarrow ? QueueConditions() : queueState.conditions
         let rows = try connection.execute(
-            Statements.listJobs, .query(query, rowCount: rowCount, isNarrow: true))
+            Statements.listJobs, .query(query, rowCount: rowCount, isNarrow: isNarrow))
         var step = Step()
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
@@ -49,6 +53,11 @@ struct JobScan: Sendable {
             guard !rows.isNull(row, 1), rows.instant(row, 8) <= createdUntil,
                 let state = JobState(rawValue: rows.text(row, 2))
             else { continue }
+            if !isNarrow {
+                guard let stored = StoredJob(rows, row, isWide: true, queueState.context.damagedRows),
+                    filter.matchesReason(of: stored.record, queue: conditions)
+                else { continue }
+            }
             step.matches.append(Match(id: id, state: state, number: Int(number)))
         }
         // No job below the floor matches, as in a list.
@@ -60,10 +69,10 @@ struct JobScan: Sendable {
 
     /// Looks at identifiers, the largest first. `isLast`: no others follow.
     func step(
-        _ identifiers: [JobID], isLast: Bool, _ connection: inout Connection, _ context: StoreContext
+        _ identifiers: [JobID], isLast: Bool, _ connection: inout Connection
     ) throws(PostgresError) -> Step {
         var step = Step(examinedCount: identifiers.count)
-        let found = try context.jobs(identifiers, withBodies: false, &connection)
+        let found = try queueState.context.jobs(identifiers, withBodies: false, &connection)
         for (index, id) in identifiers.enumerated() {
             guard let record = found[id]?.record, record.tenant == tenant, record.createdAt <= createdUntil
             else { continue }

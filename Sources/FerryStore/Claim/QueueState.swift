@@ -15,6 +15,8 @@ final class QueueState: Sendable {
     let specs = SpecCache()
     let edits = EditRegistry()
     let held: HeldAttempts
+    /// Start conditions of discretionary jobs; `nil` before they were read.
+    let outlook = Mutex<DiscretionaryOutlook?>(nil)
     /// Receives the results of attempts that have not begun.
     private let result = Mutex(ValueCallback<AttemptResult> { _ in })
 

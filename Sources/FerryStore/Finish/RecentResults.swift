@@ -5,12 +5,12 @@ import Sys
 /// Jobs that this node has finished in the last two seconds. Most clients ask for the result at once, and
 /// need no statement then. Any thread.
 ///
-/// Keeps only jobs that nothing but their deletion can change from then on: no acknowledgement is awaited,
-/// and no bytes are left to resume from. `prepare` precedes the commit, so that a deletion right after the
-/// commit finds the entry and removes it.
+/// Keeps only jobs that nothing but a retry or their deletion can change from then on: no acknowledgement is
+/// awaited, and no bytes are left to resume from. `prepare` precedes the commit, so that a change right after
+/// the commit finds the entry and removes it.
 final class RecentResults: Sendable {
-    /// Payload of the notification about a deleted job: this text, a colon and the job's id.
-    static let deletionNotification = "deleted"
+    /// Payload of the notification about a deleted or retried job: this text, a colon and the job's id.
+    static let changeNotification = "finished"
 
     /// Nanoseconds for which a job is kept, and the number of jobs.
     static let nanoseconds: Int64 = 2_000_000_000
@@ -73,7 +73,7 @@ final class RecentResults: Sendable {
         }
     }
 
-    /// Removes a job that is deleted.
+    /// Removes a job that is deleted or retried.
     func forget(_ job: JobID) {
         state.withLock { _ = $0.entries.removeValue(forKey: job) }
     }

@@ -60,6 +60,7 @@ package struct StoredJob: Sendable {
             record.resumeData = rows.textOrNil(row, .resumeData)
             record.questionJSON = rows.bytesOrNil(row, .question)
             record.acknowledgedAt = rows.instantOrNil(row, .acknowledgedAt)
+            record.retriedBy = rows.identifierOrNil(row, .retriedBy)
             record.group = rows.textOrNil(row, .jobGroup)
             record.specRevision = rows.int32OrNil(row, .specRevision)
             record.sessionConnectionCount = rows.int32OrNil(row, .sessionCount).map(Int.init)

@@ -103,7 +103,7 @@ package final class JobCommands: Sendable {
             parameters.append(int32: record.revision)
             let notifies = nodeState.hasPeers.load(ordering: .relaxed)
             parameters.append(
-                text: notifies ? "\(RecentResults.deletionNotification):\(id.uuidText)" : nil)
+                text: notifies ? "\(RecentResults.changeNotification):\(id.uuidText)" : nil)
             let gone = try connection.execute(Statements.deleteJob, parameters)
             guard gone.rowCount == 1 else { return nil }
             recentResults.forget(id)

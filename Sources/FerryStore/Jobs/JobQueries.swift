@@ -6,15 +6,15 @@ import Sys
 /// Reads jobs. Any thread.
 package final class JobQueries: JobLookup {
     private let reads: ReadPool
-    private let nodeState: NodeState
     let recentResults: RecentResults
-    private let context: StoreContext
+    private let queueState: QueueState
+    private var context: StoreContext { queueState.context }
+    private var nodeState: NodeState { queueState.nodeState }
 
-    init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {
+    init(_ reads: ReadPool, _ queueState: QueueState, _ recentResults: RecentResults) {
         self.reads = reads
-        self.nodeState = nodeState
+        self.queueState = queueState
         self.recentResults = recentResults
-        self.context = context
     }
 
     /// Reads one job of a tenant, finished or not; requests that arrive together share one statement. Fails
@@ -66,7 +66,16 @@ package final class JobQueries: JobLookup {
     /// Reads a page of jobs, newest first, without their bodies.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
         reads.readPage(
-            "list_jobs", of: .tenant(query.tenant), JobListReading(query: query, context.damagedRows), reply)
+            "list_jobs", of: .tenant(query.tenant), JobListReading(query: query, queueState), reply)
+    }
+
+    /// Counts jobs by their values of the dimensions. The limit of the query does not matter.
+    package func summary(
+        of query: JobQuery, by dimensions: [SummaryDimension], reply: @escaping Reply<JobSummary>
+    ) {
+        reads.readPage(
+            "summarize_jobs", of: .tenant(query.tenant),
+            JobSummaryReading(query: query, by: dimensions, queueState), reply)
     }
 
     /// Reads the attempts of a job, finished or not. Fails with `notFound` for another tenant's job.
@@ -117,97 +126,5 @@ package final class JobQueries: JobLookup {
     /// Returns those of the jobs that the tenant does not have.
     package func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         known(jobs, tenant: tenant) { reply($0.map { known in jobs.filter { !known.contains($0) } }) }
-    }
-}
-
-/// State of a page of jobs that is read in several turns.
-private struct JobListReading: ListReading {
-    let query: JobQuery
-    private let log: DamagedRows
-    private var records: [JobRecord] = []
-    private var scan = ListScan()
-    /// Identifier below which the next turn begins; `nil` before the first turn.
-    private var before: JobID?
-    private(set) var value: ListPage<JobRecord, JobKindTag>?
-
-    init(query: JobQuery, _ log: DamagedRows) {
-        self.query = query
-        self.log = log
-    }
-
-    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
-        var rest = query
-        rest.before = before ?? query.before
-        rest.limit = query.limit - records.count
-        let rowCount = scan.turnRowCount
-        let rows = try connection.execute(
-            Statements.listJobs, .query(rest, rowCount: rowCount, isNarrow: false))
-        var stoppedAt: JobID?
-        for row in 0..<rows.rowCount {
-            if rows.int64(row, JobColumn.allCases.count) == Int64(rowCount) {
-                stoppedAt = rows.identifier(row, 0)
-            }
-            guard !rows.isNull(row, 1), let stored = StoredJob(rows, row, isWide: true, log) else { continue }
-            records.append(stored.record)
-        }
-        // No job below the floor matches the query. The scan of a session does not stop there by itself.
-        let lowerBound = Parameters.lowerBound(of: query)
-        guard records.count < query.limit, let stoppedAt, lowerBound.map({ stoppedAt > $0 }) ?? true else {
-            return value = ListPage(records)
-        }
-        before = stoppedAt
-        if !scan.add(rowCount) { value = ListPage(records, stoppedAt: stoppedAt) }
-    }
-}
-
-extension Parameters {
-    fileprivate mutating func append(texts: [String]?) {
-        guard let texts else { return appendNull() }
-        appendArray(.text, texts) { $0.append(text: $1) }
-    }
-
-    /// Seconds by which `created_at` may be later than the job's id: the job waits for its transaction, and
-    /// the clocks of nodes differ.
-    static let acceptanceSeconds = 300.0
-
-    /// Returns an id below every job created after `query.createdAfter`; `nil` if the query has no such
-    /// bound.
-    static func lowerBound(of query: JobQuery) -> JobID? {
-        query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
-    }
-
-    /// The parameters of list_jobs.sql. `rowCount`: largest number of candidates; `isNarrow`: leaves out the
-    /// large columns.
-    static func query(_ query: JobQuery, rowCount: Int, isNarrow: Bool) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(text: query.tenant)
-        parameters.append(query.before ?? .last)
-        parameters.append(text: query.session)
-        let isAnyState = query.states.isEmpty
-        parameters.append(
-            texts: isAnyState ? nil : query.states.filter { !$0.isTerminal }.map(\.rawValue))
-        parameters.append(text: query.kind?.rawValue)
-        parameters.append(text: query.host)
-        parameters.append(query.createdAfter)
-        if query.metadata.isEmpty {
-            parameters.appendNull()
-        } else {
-            var writer = JSONWriter()
-            writer.beginObject()
-            for pair in query.metadata { writer.member(pair.name, pair.value) }
-            writer.endObject()
-            parameters.append(jsonb: writer.bytes)
-        }
-        parameters.append(int32: Int32(clamping: query.limit))
-        parameters.append(query.schedule)
-        parameters.append(
-            texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
-        parameters.append(texts: query.origins)
-        parameters.append(lowerBound(of: query))
-        parameters.append(int32: Int32(rowCount))
-        parameters.append(bool: query.isUnacknowledged)
-        parameters.append(bool: isNarrow)
-        parameters.append(text: query.group)
-        return parameters
     }
 }

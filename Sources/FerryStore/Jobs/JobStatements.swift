@@ -6,6 +6,6 @@ extension Statements {
         "lock_suspended_jobs", PackageResources.lock_suspended_jobs_sql, parameters: 2)
     package static let readRemovableFiles = make(
         "read_removable_files", PackageResources.read_removable_files_sql, parameters: 2)
-    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 17)
+    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 23)
     package static let readAttempts = make("read_attempts", PackageResources.read_attempts_sql, parameters: 2)
 }

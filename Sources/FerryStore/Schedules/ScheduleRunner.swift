@@ -26,8 +26,6 @@ package final class ScheduleRunner: Sendable {
 
     private let insertion: JobInsertion
     private let limits: LimitsCache
-    /// Start conditions of discretionary jobs; `nil` before they were read.
-    private let conditions = Mutex<DiscretionaryOutlook?>(nil)
     private let cancel: Cancel
     private let limitsChanged: @Sendable () -> Void
 
@@ -44,9 +42,6 @@ package final class ScheduleRunner: Sendable {
         self.cancel = cancel
         self.limitsChanged = limitsChanged
     }
-
-    /// Start conditions of discretionary jobs; `nil` before they were read.
-    var outlook: DiscretionaryOutlook? { conditions.withLock { $0 } }
 
     /// Call when something may be due earlier than known.
     package func wake() { signals.scheduleWakes.send(()) }
@@ -167,7 +162,7 @@ package final class ScheduleRunner: Sendable {
             let usage = isBounded ? try DiscretionaryTransaction.usage(&connection) : [:]
             return (windows, DiscretionaryOutlook(windows, usage: usage, at: now, zones))
         }
-        conditions.withLock { $0 = outlook }
+        insertion.queueState.outlook.withLock { $0 = outlook }
         guard context.configuration.isWorker else { return }
         try startDiscretionary(windows, now, database, &chores)
         let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)

@@ -6,11 +6,16 @@ final class JobInsertion: Sendable {
     let queueState: QueueState
     let sessionLoader: SessionLoader
     let admission: Admission
+    let recentResults: RecentResults
 
-    init(_ queueState: QueueState, _ sessionLoader: SessionLoader, _ admission: Admission) {
+    init(
+        _ queueState: QueueState, _ sessionLoader: SessionLoader, _ admission: Admission,
+        _ recentResults: RecentResults
+    ) {
         self.queueState = queueState
         self.sessionLoader = sessionLoader
         self.admission = admission
+        self.recentResults = recentResults
     }
 
     var context: StoreContext { queueState.context }

@@ -214,11 +214,14 @@ struct SubmissionBatch {
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let changes = firstChanges
+        let retries = retries
+        for retry in retries { insertion.recentResults.forget(retry.source) }
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
             if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
+            if !retries.isEmpty { pipeline.send(Statements.markRetried, markRetried(retries)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
@@ -466,6 +469,26 @@ struct SubmissionBatch {
 
     private var hasDependencies: Bool {
         submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependsOn.isEmpty } }
+    }
+
+    /// The jobs that are retries, in their order.
+    private var retries: [(job: JobID, source: JobID)] {
+        var retries: [(job: JobID, source: JobID)] = []
+        for submission in submissions {
+            for job in submission.jobs {
+                if let source = job.retryOf { retries.append((job.id, source)) }
+            }
+        }
+        return retries
+    }
+
+    /// The parameters of mark_retried.sql.
+    private func markRetried(_ retries: [(job: JobID, source: JobID)]) -> Parameters {
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, retries) { $0.append($1.job) }
+        let notifies = insertion.nodeState.hasPeers.load(ordering: .relaxed)
+        parameters.append(text: notifies ? RecentResults.changeNotification : nil)
+        return parameters
     }
 
     private var workNotification: Parameters {

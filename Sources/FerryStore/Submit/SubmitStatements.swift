@@ -4,6 +4,7 @@ extension Statements {
     package static let addDependencies = make(
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)
+    package static let markRetried = make("mark_retried", PackageResources.mark_retried_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 3)
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 35)
     package static let submitKeyedJobs = make(

@@ -100,14 +100,14 @@ final class NotificationListener: Sendable {
         var hasWork = false
         for notification in arrived {
             // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings or
-            // permits, `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and
+            // permits, `edit:`, `return:` or `finished:` and a job, or how an attempt is to end, a colon and
             // its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
             } else if words.count == 2, words[0] == JobCommands.editNotification {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
-            } else if words.count == 2, words[0] == RecentResults.deletionNotification {
+            } else if words.count == 2, words[0] == RecentResults.changeNotification {
                 if let job = JobID(uuidText: String(words[1])) { recentResults.forget(job) }
             } else if words.count == 2, words[0] == JobCommands.returnNotification {
                 if let job = JobID(uuidText: String(words[1])) { onReturn(job) }

@@ -77,7 +77,7 @@ package final class Store: Sendable {
         let admission = Admission(
             jobCountMax: configuration.jobCountMax, quotas: configuration.quotas, clock: configuration.clock)
         let numbering = EventNumbering(context, signals, nodeState, sessionLoader)
-        let insertion = JobInsertion(queueState, sessionLoader, admission)
+        let insertion = JobInsertion(queueState, sessionLoader, admission, recentResults)
         (self.context, self.signals, self.nodeState) = (context, signals, nodeState)
         (self.hostState, self.queueState) = (hostState, queueState)
         let dispatcher = JobDispatcher(queueState, numbering, recentResults, spool: spool)
@@ -103,7 +103,7 @@ package final class Store: Sendable {
         let tenantLimitsLoader = TenantLimitsLoader(
             context, signals, sumBytes: { _ = submissions.countRequests.send(.limits) })
         let hostLimitsLoader = HostLimitsLoader(configuration.hosts, signals)
-        let jobs = JobQueries(reads, nodeState, recentResults, context)
+        let jobs = JobQueries(reads, queueState, recentResults)
         let jobCommands = JobCommands(commands, reads, queueState, numbering, recentResults)
         let limits = LimitCommands(commands, settings, limitsCache, signals)
         let tenantLimits = TenantLimitCommands(commands, reads, tenantLimitsLoader)
@@ -117,7 +117,7 @@ package final class Store: Sendable {
         submissionQueries = SubmissionQueries(reads)
         dependencies = Dependencies(commands)
         questions = QuestionAnswers(commands, queueState)
-        bulkCommands = BulkCommands(commands, reads, jobs, context, signals)
+        bulkCommands = BulkCommands(commands, reads, jobs, queueState)
         groups = GroupCommands(commands, reads, context, signals)
         scheduleCommands = ScheduleCommands(commands, reads, insertion)
         windows = WindowCommands(commands, settings, signals)
@@ -275,23 +275,7 @@ package final class Store: Sendable {
     package var isReady: Bool { heartbeat.isAnswered }
 
     /// The conditions that explain why a queued job waits, as this node knows them.
-    package var queueConditions: QueueConditions {
-        var conditions = QueueConditions(isPaused: nodeState.isPaused, workerCount: nodeState.workerCount)
-        conditions.hasDrainedWorker = nodeState.hasDrainedWorker
-        conditions.hosts = context.configuration.hosts
-        conditions.sessionLimit = { [context] in
-            context.sessions.current.share(tenant: $0, session: $1).connectionLimit
-        }
-        conditions.now = context.clock.now()
-        conditions.leaseSeconds = context.configuration.leaseSeconds
-        let configuration = context.configuration
-        conditions.downloadHold = configuration.isWorker ? configuration.downloads.hold : nil
-        conditions.unreachableHost = { [health = hostState.health] in health.unreachableHost($0) }
-        conditions.outlook = schedules.outlook
-        let (quotas, now) = (configuration.quotas, context.clock.now())
-        conditions.tenantWaitsUntil = { quotas.usedUpUntil($0, at: now) }
-        return conditions
-    }
+    package var queueConditions: QueueConditions { queueState.conditions }
 
     /// The limits of tenants, as this node knows them.
     package var quotas: TenantQuotas { context.configuration.quotas }

@@ -185,7 +185,7 @@ struct RequestTests {
         #expect(try ferry.allJobs("&metadata.list=b").isEmpty)
     }
 
-    @Test("a failed job shows its error, and a retry names it in retry_of")
+    @Test("a failed job shows its error and its retry, and the retry names it in retry_of")
     func failures() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -200,7 +200,10 @@ struct RequestTests {
         #expect(again.status == 201)
         let second = try ferry.finished(again.json["id"]?.string ?? "")
         #expect(second["state"]?.string == "succeeded" && second["retry_of"] == missing["id"])
-        #expect(try ferry.finished(missing["id"]?.string ?? "") == missing, "a terminal job changed")
+        let retried = try ferry.finished(missing["id"]?.string ?? "")
+        #expect(retried["retried_by"] == second["id"] && missing["retried_by"] == .null)
+        let changed = try #require(retried.members?.filter { missing[$0.name] != $0.value }.map(\.name))
+        #expect(changed == ["revision", "retried_by"], "a terminal job changed otherwise")
         let cut = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort")

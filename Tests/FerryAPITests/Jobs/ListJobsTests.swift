@@ -51,12 +51,21 @@ struct ListJobsTests {
             "GET",
             "/v1/jobs?session=s&state=failed,queued&kind=data&host=A.example"
                 + "&created_after=2026-01-01T00:00:00Z&metadata.a%2Eb=c%26d&metadata.e="
+                + "&error=timed_out,connection_lost&waiting_reason=no_free_slot,paused&retried=false"
+                + "&finished_after=2026-01-02T00:00:00Z&finished_before=2026-01-03T00:00:00Z"
+                + "&retry_of=\(JobID(high: 1, low: 2))"
         )
         #expect(response.status == 200)
         var expected = JobQuery(
             tenant: "default", session: "s", states: [.failed, .queued], kind: .data, host: "a.example")
         expected.createdAfter = Timestamp(rfc3339: "2026-01-01T00:00:00Z")
         expected.metadata = [.init("a.b", "c&d"), .init("e", "")]
+        expected.errors = [.timedOut, .connectionLost]
+        expected.waitingReasons = [.noFreeSlot, .paused]
+        expected.finishedAfter = Timestamp(rfc3339: "2026-01-02T00:00:00Z")
+        expected.finishedBefore = Timestamp(rfc3339: "2026-01-03T00:00:00Z")
+        expected.isRetried = false
+        expected.retryOf = JobID(high: 1, low: 2)
         expected.limit = 51
         #expect(fixture.store.state.withLock { $0.queries } == [expected])
     }
@@ -85,7 +94,8 @@ struct ListJobsTests {
             "host=", "host=a.example/x", "host=https://a.example/x?y", "host=a%20b", "host=ftp://a.example",
             "host=a.example:0", "host=::1",
             "kind=stream",
-            "created_after=today",
+            "created_after=today", "finished_after=today", "finished_before=", "error=", "error=lost",
+            "waiting_reason=queue", "retried=1", "retry_of=sch_1", "by=state",
             "session=", "metadata.=x", "metadata=x", "limit=1&limit=2", "%ff=1", "host=%zz", "cursor=",
             "cursor=abc",
             "cursor=00000000000000000000000000deadbeef",
@@ -95,6 +105,75 @@ struct ListJobsTests {
         #expect(
             response.status == 400 && ["invalid_parameter", "invalid_cursor"].contains(response.code),
             "\(query)")
+    }
+
+    @Test("`fields` selects members and members of objects, in the order of the job")
+    func fields() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit(#","metadata":{"a.b":"c","d":"e"}"#)
+        let response = try fixture.send(
+            "GET",
+            "/v1/jobs?fields=state,id,error.code,request.url,metadata.a%2Eb,schedule,schedule.priority")
+        let job = try #require(response.json["data"]?.array?.first)
+        let names = try #require(job.members?.map(\.name))
+        #expect(names == ["id", "state", "metadata", "request", "schedule", "error"])
+        #expect(job["id"]?.string == "\(id)" && job["error"] == .null)
+        #expect(job["metadata"] == .object([.init("a.b", .string("c"))]))
+        #expect(job["request"]?.members?.map(\.name) == ["url"])
+        #expect(try #require(job["schedule"]?.members).count > 3, "the whole object includes its members")
+        let session = try fixture.send("GET", "/v1/sessions/default/jobs?fields=id")
+        #expect(session.json["data"]?.array == [.object([.init("id", .string("\(id)"))])])
+    }
+
+    @Test(
+        "an unknown field is 422 and names the nearest one",
+        arguments: [
+            ("id,stat", 1, "state"), ("error.cod", 0, "error.code"),
+            ("request.methd,id", 0, "request.method"),
+            ("", 0, nil), ("id.x", 0, nil), ("xxxxxxxxxx", 0, nil), ("error.", 0, nil), ("metadata.", 0, nil),
+        ] as [(String, Int, String?)])
+    func unknownFields(_ fields: String, _ place: Int, _ nearest: String?) throws {
+        let response = try Fixture().send("GET", "/v1/jobs?fields=\(fields)")
+        let error = try #require(response.json["errors"]?.array?.first)
+        #expect(response.status == 422 && response.code == "invalid_fields")
+        #expect(error["pointer"]?.string == "#/fields/\(place)" && error["code"]?.string == "unknown_field")
+        let hint = error["detail"]?.string?.split(separator: "Did you mean ").dropFirst().first
+        #expect(hint.map { String($0.dropLast()) } == nearest, "\(error)")
+    }
+
+    @Test("a summary passes its dimensions and filters to the store, and shows one value or a list")
+    func summary() throws {
+        let fixture = Fixture()
+        let job = JobID(high: 1, low: 2)
+        fixture.store.state.withLock {
+            $0.summary = JobSummary(
+                groups: [
+                    .init(values: ["https://a.example:443", "timed_out"], count: 7, example: job),
+                    .init(values: ["https://a.example:443", nil], count: 1, example: job),
+                ], isExact: false)
+        }
+        let both = try fixture.send("GET", "/v1/jobs/summary?by=host,error&state=failed&retried=false")
+        #expect(both.status == 200 && both.json["is_exact"] == .bool(false))
+        let first = try #require(both.json["data"]?.array?.first)
+        #expect(first["value"] == .array([.string("https://a.example:443"), .string("timed_out")]))
+        #expect(first["count"]?.integer == 7 && first["example"]?.string == "\(job)")
+        fixture.store.state.withLock {
+            $0.summary = JobSummary(groups: [.init(values: [nil], count: 2, example: job)], isExact: true)
+        }
+        let one = try fixture.send("GET", "/v1/jobs/summary?by=waiting_reason&metadata.a=b")
+        #expect(one.json["data"]?.array?.first?["value"] == .null && one.json["is_exact"] == .bool(true))
+        let (dimensions, queries) = fixture.store.state.withLock { ($0.summaries, $0.queries) }
+        #expect(dimensions == [[.host, .error], [.waitingReason]])
+        #expect(queries.map(\.states) == [[.failed], []] && queries[0].isRetried == false)
+        #expect(queries[1].metadata == [.init("a", "b")])
+    }
+
+    @Test(
+        "a summary without one or two different dimensions is 400",
+        arguments: ["", "by=", "by=state,host,error", "by=state,state", "by=size", "by=state&limit=1"])
+    func wrongSummary(_ query: String) throws {
+        let response = try Fixture().send("GET", "/v1/jobs/summary?\(query)")
+        #expect(response.status == 400 && response.code == "invalid_parameter", "\(query)")
     }
 
     @Test("a cursor stays valid when filters and limit change")

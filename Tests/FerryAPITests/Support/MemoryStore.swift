@@ -66,6 +66,9 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         /// Called after a submission is accepted.
         var afterSubmit: (@Sendable (JobID) -> Void)?
         var queries: [JobQuery] = []
+        /// Dimensions of the summaries that were asked for, and the response to each.
+        var summaries: [[SummaryDimension]] = []
+        var summary = JobSummary(groups: [], isExact: true)
         /// Packed attempts of every job.
         var attempts: [[UInt8]] = []
         var limits = TransferLimits()
@@ -217,6 +220,17 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         reply(
             .success(
                 ListPage(Array(found.prefix(query.limit)), stoppedAt: isStopped ? looked.last?.id : nil)))
+    }
+
+    func summary(
+        of query: JobQuery, by dimensions: [SummaryDimension], reply: @escaping Reply<JobSummary>
+    ) {
+        let summary = state.withLock { state in
+            state.queries.append(query)
+            state.summaries.append(dimensions)
+            return state.summary
+        }
+        reply(.success(summary))
     }
 
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {

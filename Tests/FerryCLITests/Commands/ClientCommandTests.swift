@@ -225,18 +225,100 @@ struct ClientCommandTests {
     func jobs() throws {
         let list =
             #"{"data":[{"id":"job_b","state":"failed","kind":"data","created_at":"t","#
-            + #""request":{"url":"http://a/"}}],"#
+            + #""request":{"url":"http://a/"},"error":{"code":"timed_out"}}],"#
             + #""next_cursor":"c1"}"#
         let service = try FakeService { _ in (200, list) }
         defer { service.stop() }
         let plain = run(Jobs.self, ["--state", "failed", "-m", "a b=c&d", "-n", "5", "--url", service.url])
-        #expect(plain.out == "job_b\tfailed\tdata\tt\t-\thttp://a/\n")
+        #expect(plain.out == "job_b\tfailed\tdata\tt\t-\thttp://a/\ttimed_out\n")
         #expect(plain.err == "There may be more: --cursor c1\n")
         let request = try #require(service.requests.take().first)
         #expect(request.path == "/v1/jobs?state=failed&metadata.a%20b=c%26d&limit=5")
         #expect(run(Jobs.self, ["--json", "--url", service.url]).out == list + "\n")
         #expect(
-            run(Jobs.self, ["--url", service.url], isTerminal: true).out.hasPrefix("JOB    STATE   KIND"))
+            run(Jobs.self, ["--url", service.url], isTerminal: true).out.hasPrefix("JOB    STATE   AGE"))
+        _ = service.requests.take()
+        let filters = [
+            "--error", "timed_out", "--reason", "host_limit,paused", "--no-retried", "--retry-of", "job_c",
+            "--finished-after", "t1", "--finished-before", "t2",
+        ]
+        #expect(run(Jobs.self, filters + ["--url", service.url]).status == 0)
+        #expect(
+            try #require(service.requests.take().first).path
+                == "/v1/jobs?error=timed_out&waiting_reason=host_limit%2Cpaused&finished_after=t1"
+                + "&finished_before=t2&retried=false&retry_of=job_c")
+    }
+
+    @Test("the table of jobs fits 80 columns, with whole identifiers, reasons, hosts and ends of paths")
+    func jobTable() throws {
+        let id = "job_01jd6m5k3w8r9x2t7v4b1c0zqh"
+        let job = { (state: String, rest: String) in
+            #"{"id":"\#(id)","state":"\#(state)","created_at":"2026-01-01T00:00:00Z",\#(rest)}"#
+        }
+        let url = "https://downloads.customer.example/2026/11/28/exports/part-0001.csv?x=1"
+        let jobs = [
+            job("failed", #""error":{"code":"unacceptable_status"},"request":{"url":"\#(url)"}"#),
+            job(
+                "waiting",
+                #""waiting_reason":{"code":"retry_backoff"},"error":{"code":"timed_out"},"#
+                    + #""request":{"url":"http://a/b"}"#),
+            job("running", #""error":{"code":"timed_out"},"request":{"url":"http://a/b"}"#),
+        ].joined(separator: ",")
+        let service = try FakeService { _ in (200, #"{"data":[\#(jobs)],"next_cursor":null}"#) }
+        defer { service.stop() }
+        let lines = run(Jobs.self, ["--url", service.url], isTerminal: true).out.split(separator: "\n")
+        #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 80 }, "\(lines)")
+        #expect(lines.dropFirst().allSatisfy { $0.hasPrefix(id) })
+        #expect(lines[1].contains("unacceptable_status  ") && lines[1].hasSuffix("csv"))
+        #expect(lines[2].contains("retry_backoff") && lines[2].hasSuffix("  a/b"))
+        #expect(lines[3].contains("  -  "), "a running job does not wait")
+    }
+
+    @Test("stuck and failures count jobs by host and reason or error, with an example")
+    func summaries() throws {
+        let groups =
+            #"{"value":["https://downloads.a.example:443","timed_out"],"count":12,"example":"job_a"},"#
+            + #"{"value":["http://b.example:8080",null],"count":1,"example":"job_b"}"#
+        let service = try FakeService { _ in (200, #"{"data":[\#(groups)],"is_exact":false}"#) }
+        defer { service.stop() }
+        let failures = run(Failures.self, ["--session", "s", "--url", service.url])
+        #expect(
+            failures.out == "12\thttps://downloads.a.example:443\ttimed_out\tjob_a\n"
+                + "1\thttp://b.example:8080\t-\tjob_b\n")
+        #expect(failures.err.contains("There are more jobs"))
+        let stuck = run(Stuck.self, ["--url", service.url], isTerminal: true)
+        #expect(
+            stuck.out.split(separator: "\n") == [
+                "JOBS  HOST                 REASON     EXAMPLE",
+                "12    downloads.a.example  timed_out  job_a",
+                "1     b.example:8080       -          job_b",
+            ])
+        #expect(
+            service.requests.take().map(\.path) == [
+                "/v1/jobs/summary?by=host%2Cerror&session=s&state=failed&retried=false",
+                "/v1/jobs/summary?by=host%2Cwaiting_reason&state=waiting%2Cqueued%2Csuspended",
+            ])
+        #expect(run(Failures.self, ["--state", "failed", "--url", service.url]).status == 2)
+    }
+
+    @Test("show prints the beginning of the response, each line below the other, and the retries")
+    func showResponse() throws {
+        let job =
+            #"{"id":"job_a","state":"failed","response":{"status":404,"body_excerpt":"<p>\nNot here\r\n"},"#
+            + #""retry_of":"job_b","retried_by":"job_c"}"#
+        let service = try FakeService { _ in (200, job) }
+        defer { service.stop() }
+        #expect(
+            run(Show.self, ["job_a", "--url", service.url]).out == """
+                job:          job_a
+                state:        failed
+                status:       404
+                retry of:     job_b
+                retried by:   job_c
+                response:     <p>
+                              Not here
+
+                """)
     }
 
     @Test("a refused request prints the errors of all fields; invalid usage exits with 2")

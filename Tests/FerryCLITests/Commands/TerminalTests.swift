@@ -33,7 +33,7 @@ struct TerminalTests {
         #expect(table.out.split(separator: "\n").count == 2 && isPlain(table.out))
         let lines = run(Jobs.self, options)
         let columns = lines.out.split(separator: "\t", omittingEmptySubsequences: false)
-        #expect(columns.count == 6 && isPlain(lines.out))
+        #expect(columns.count == 7 && isPlain(lines.out))
         #expect(run(Show.self, ["job_a", "--json"] + options).out == Self.job + "\n")
     }
 

@@ -70,6 +70,43 @@ struct JobTextTests {
         #expect(upload.byteCount == 7 && !upload.hasBegunAgain)
     }
 
+    @Test("ages have one unit")
+    func ages() {
+        let ages: [(Double, String)] = [
+            (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_599, "59m"), (86_399, "23h"), (86_400, "1d"),
+        ]
+        for (seconds, text) in ages { #expect(ageText(seconds) == text) }
+    }
+
+    @Test("host and path keep the beginning of the host and the end of the path in any width")
+    func places() {
+        let url = "https://files.example/2026/11/part-0001.csv?token=x"
+        #expect(placeText(url, width: 40) == "files.example/2026/11/part-0001.csv")
+        #expect(placeText(url, width: 24) == "files.exampl…rt-0001.csv")
+        #expect(placeText(url, width: 12) == "files…01.csv")
+        #expect(placeText("http://a", width: 10) == "a")
+        for width in 1...60 { #expect(placeText(url, width: width).count <= width, "\(width)") }
+    }
+
+    @Test("the reason of a waiting job has times in place of the names of fields")
+    func reasonTimes() throws {
+        let now = try #require(Timestamp(rfc3339: "2026-11-28T22:00:00Z"))
+        let job = try JSON.parse(
+            Array(
+                #"""
+                {"next_attempt_at": "2026-11-28T22:14:05.5Z", "schedule": {"earliest_begin_at": null},
+                 "waiting_reason": {"detail": "Begins at next_attempt_at, next_check_at, earliest_begin_at.",
+                 "next_check_at": "2026-11-29T01:00:00Z"}}
+                """#.utf8))
+        #expect(
+            waitingDetail(job, now: now, offset: 0)
+                == "Begins at 22:14:05, 2026-11-29 01:00:00, earliest_begin_at.")
+        #expect(
+            waitingDetail(job, now: now, offset: 3_600)
+                == "Begins at 23:14:05, 2026-11-29 02:00:00, earliest_begin_at.")
+        #expect(waitingDetail(.null, now: now) == nil)
+    }
+
     @Test("a progress line without length has no bar; a waiting job shows its reason")
     func withoutLength() throws {
         let unknown = try JSON.parse(

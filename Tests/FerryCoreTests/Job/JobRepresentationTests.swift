@@ -26,7 +26,8 @@ struct JobRepresentationTests {
         let names = Set(try #require(try shown(record(state)).members).map(\.name))
         for name in [
             "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
-            "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "progress", "response",
+            "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "retried_by", "progress",
+            "response",
             "result", "error",
             "resume_data", "kind", "session", "request", "schedule", "webhook",
         ] {

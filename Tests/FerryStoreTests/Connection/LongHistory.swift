@@ -94,9 +94,10 @@ final class LongHistory: Sendable {
             SELECT history_id(i), to_timestamp(1700000000 + i), 1, '{}'
             FROM generate_series(\(first), \(last), 10) AS i;
             INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, tenant, session, origin,
-                spec, queue, urgency)
+                spec, queue, urgency, retry_of)
             SELECT history_id(i + 2000000), to_timestamp(1702000000 + i), now() + interval '1 day', 0.5,
-                'download', 'queued', \(tenant), \(session), 'https://example.org:443', '{}', 1, now()
+                'download', 'queued', \(tenant), \(session), 'https://example.org:443', '{}', 1, now(),
+                CASE WHEN i % 1000 = 1 THEN history_id(i) END
             FROM generate_series(\(first), \(last), 10) AS i;
             INSERT INTO events (id, first_sequence, first_at, last_at, types, tenant, session, marked, packed)
             SELECT history_id(i), i, to_timestamp(1700000000 + i), to_timestamp(1700000009 + i),

@@ -175,7 +175,7 @@ struct PlanCall {
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 1000, NULL, NULL, NULL, NULL,
-            1000, false, true, NULL
+            1000, false, true, NULL, NULL, NULL, NULL, NULL, NULL, NULL
             """),
         bulk(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
         bulk(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], false"),
@@ -399,13 +399,13 @@ struct PlanCall {
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
-            false, false, NULL
+            false, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL
             """),
         read(
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
-            false, false, 'night'
+            false, false, NULL, NULL, NULL, NULL, NULL, NULL, 'night'
             """),
         command(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
         read(Statements.readAttempts, "history_id(500000), 'acme'"),
@@ -534,6 +534,7 @@ struct PlanCall {
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
         writer(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
+        writer(Statements.markRetried, "ARRAY[history_id(2000001), history_id(2001001)], 'finished'"),
         writer(Statements.submitJobs, submitArguments),
         writer(
             Statements.submitKeyedJobs,

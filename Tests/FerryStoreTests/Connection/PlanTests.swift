@@ -75,14 +75,17 @@ struct PlanTests {
         unfinished: String = "NULL", finished: String = "NULL", host: String = "NULL",
         createdAfter: String = "NULL",
         metadata: String = "NULL", schedule: String = "NULL", since: String = "NULL",
-        isUnacknowledged: Bool = false,
+        isUnacknowledged: Bool = false, retryOf: String = "NULL", isRetried: String = "NULL",
+        errors: String = "NULL", endedAfter: String = "NULL", endedBefore: String = "NULL",
+        dimensions: String = "NULL",
         rows: Int = 300, buffers: Int = 500
     ) -> Case {
         Case(
             "jobs \(name)", Statements.listJobs,
             """
             '\(tenant)', \(before), \(session), \(unfinished), NULL, \(host), \(createdAfter), \(metadata),
-            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged), false, NULL
+            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged), false,
+            \(retryOf), \(isRetried), \(errors), \(endedAfter), \(endedBefore), \(dimensions), NULL
             """, rows: rows, buffers: buffers)
     }
 
@@ -112,6 +115,15 @@ struct PlanTests {
         // Sorted: two scans of a turn.
         jobs("of a schedule", schedule: LongHistory.id(1), rows: turn + 150, buffers: turn + 500),
         jobs("that wait for an acknowledgement", isUnacknowledged: true),
+        jobs("that retry a job", retryOf: LongHistory.id(1), rows: 10, buffers: 60),
+        wholeTurn { jobs("that were retried", unfinished: "'{}'", isRetried: "true", rows: $0, buffers: $1) },
+        wholeTurn { jobs("with an error", errors: "'{timed_out}'", rows: $0, buffers: $1) },
+        wholeTurn {
+            jobs(
+                "that ended in an hour", unfinished: "'{}'", endedAfter: "to_timestamp(1700000000)",
+                endedBefore: "to_timestamp(1700003600)", rows: $0, buffers: $1)
+        },
+        jobs("by state and reason", dimensions: "'{state,waiting_reason}'"),
     ]
 
     private static let jobReads: [Case] = [

@@ -65,7 +65,7 @@ extension Statements {
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
         putSession, readSession, readSessionEpoch,  // Submit
-        addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,
+        addDependencies, knownJobs, markRetried, readKeys, submitJobs, submitKeyedJobs,
         // Waiting
         discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
         hasDependencyWork, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,

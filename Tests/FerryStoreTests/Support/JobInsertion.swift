@@ -10,6 +10,6 @@ extension JobInsertion {
             queueState, SessionLoader(context: context, signals: signals),
             Admission(
                 jobCountMax: configuration.jobCountMax, quotas: configuration.quotas,
-                clock: configuration.clock))
+                clock: configuration.clock), RecentResults())
     }
 }

@@ -55,8 +55,8 @@ WITH u AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, job_group, revision, attempt,
         spec_revision, failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement,
-        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt, resume_data,
-        stored_bytes)
+        metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
+        resume_data, stored_bytes)
     SELECT id, created_at, started_at, finished_at, node, retry_of, job_group, revision + 1, attempt,
         spec_revision, failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,

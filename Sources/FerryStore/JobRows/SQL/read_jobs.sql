@@ -21,7 +21,7 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
         FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision,
     CASE WHEN j.state = 'queued' THEN CASE WHEN j.queue < 0 THEN coalesce((
         SELECT n.session_count FROM narrow_claim_queues n WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
-        ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement,
+        ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement, NULL::uuid AS retried_by,
     CASE WHEN j.job_group IS NOT NULL THEN (
         SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END AS job_group
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
@@ -32,7 +32,7 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result,
     CASE WHEN $2::boolean THEN j.body END, j.resume_data, false, NULL, NULL, j.acknowledged_at,
     CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-    NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement,
+    NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement, j.retried_by,
     CASE WHEN j.job_group IS NOT NULL THEN (
         SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (

@@ -58,15 +58,15 @@ struct RunningEditTests {
                 hasDroppedBody: false, hasActed: false, keepsCredentials: false)
             var error = TransferError(.unacceptableStatus, "x", phase: .waiting, isRetryable: true)
             error.cost = .none
-            var ended = result(attempt, .failed(error, retryAfter: retryAfter))
-            ended.delayedRedirect = DelayedRedirect(
+            let redirect = DelayedRedirect(
                 hop,
                 cookies: [
                     .init(
                         name: "a", value: "b", domain: "other.example", isHostOnly: true, path: "/",
                         isSecure: true)
                 ], attempt: attempt.number + 1)
-            node.store.dispatcher.record(ended)
+            node.store.dispatcher.record(
+                result(attempt, .failed(error, retryAfter: retryAfter), delayedRedirect: redirect))
             try eventually("it waits") { try node.job(id).get().record.waitingFor == .retry }
         }
         func nextAttempt() throws -> Attempt {

@@ -238,7 +238,7 @@ func isBlocked(_ connection: String, at table: String? = nil, _ url: String) thr
 
 func result(
     _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false,
-    partial: PartialDownload? = nil
+    partial: PartialDownload? = nil, delayedRedirect: DelayedRedirect? = nil
 ) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
@@ -247,7 +247,7 @@ func result(
             suggestedFilename: nil, expectedContentLength: 1),
         bytesReceived: 1, bytesSent: 0,
         trace: partial.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
-        leavesBytes: leavesBytes, partialDownload: partial)
+        leavesBytes: leavesBytes, partialDownload: partial, delayedRedirect: delayedRedirect)
 }
 
 let success = AttemptResult.Outcome.succeeded(

@@ -198,8 +198,8 @@ public struct JSONWriter: Sendable {
         return !hasEscape(rest)
     }
 
-    /// Returns `true` if one of the eight bytes is a control character, `"` or `\`: subtracting a limit borrows
-    /// into the highest bit of a byte below it (Warren, Hacker's Delight, 2nd edition, §6-1).
+    /// Returns `true` if one of the eight bytes is a control character, `"` or `\`: subtracting a limit
+    /// borrows into the highest bit of a byte below it (Warren, Hacker's Delight, 2nd edition, §6-1).
     private static func hasEscape(_ word: UInt64) -> Bool {
         let ones = UInt64(repeatedByte: 1)
         let quote = word ^ UInt64(repeatedByte: UInt8(ascii: "\""))

@@ -180,7 +180,7 @@ public struct JSONWriter: Sendable {
         self.needsComma = !isName
     }
 
-    /// Compares eight bytes at once (Warren, Hacker's Delight, 2nd edition, §6-1).
+    /// Returns `true` if `hasEscape` is false for all bytes, eight of which it compares at once.
     private static func needsNoEscape(_ text: Span<UInt8>) -> Bool {
         let bytes = unsafe text.bytes
         var offset = 0
@@ -198,7 +198,8 @@ public struct JSONWriter: Sendable {
         return !hasEscape(rest)
     }
 
-    /// Returns `true` if one of the eight bytes is a control character, `"` or `\`.
+    /// Returns `true` if one of the eight bytes is a control character, `"` or `\`: subtracting a limit
+    /// borrows into the highest bit of a byte below it (Warren, Hacker's Delight, 2nd edition, §6-1).
     private static func hasEscape(_ word: UInt64) -> Bool {
         let ones = UInt64(repeatedByte: 1)
         let quote = word ^ UInt64(repeatedByte: UInt8(ascii: "\""))

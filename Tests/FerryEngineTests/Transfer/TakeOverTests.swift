@@ -56,6 +56,27 @@ import Testing
         file.letGo()
     }
 
+    @Test(
+        "an attempt that does not know that it has lost its lease leaves no record of its removed file",
+        arguments: [false, true])
+    func removed(isRecordedBefore: Bool) throws {
+        try Self.with { job in
+            let place = try job.destination(1)
+            let file = try PartialFile(place, in: place.root)
+            try file.append(patternBytes(1_000))
+            file.becomeResumable(
+                PartialRecord(identity: "i", source: "s", validator: .entityTag("\"a\""), total: 1_000_000))
+            if isRecordedBefore { #expect(file.checkpoint(syncs: false)) }
+            // The first attempt holds the file, so the second one begins anew.
+            #expect(try job.takeOver(2, withGaps: false) == nil)
+            #expect(job.fixture.files().isEmpty)
+            try file.append(patternBytes(1_000))
+            #expect(!file.checkpoint(syncs: false))
+            #expect(file.keep(syncs: false) == nil)
+            #expect(job.fixture.files().isEmpty)
+        }
+    }
+
     @Test("bytes that are taken over get the permissions of a new file")
     func modes() throws {
         try Self.with { job in

@@ -167,9 +167,16 @@ final class PartialFile: Sendable {
             record.boot = Boot.identifier
             record.ranges = ranges
             if isSynced { record.synced = ranges }
-            guard record == keeping.onDisk || write(record, syncs: isSynced) else { return false }
-            (keeping.record, keeping.onDisk) = (record, record)
-            return true
+            if record == keeping.onDisk { return true }
+            switch write(record, syncs: isSynced) {
+            case .written:
+                (keeping.record, keeping.onDisk) = (record, record)
+                return true
+            case .failed: return false
+            case .fileRemoved:
+                (keeping.onDisk, keeping.isOver) = (nil, true)
+                return false
+            }
         }
     }
 
@@ -246,9 +253,20 @@ final class PartialFile: Sendable {
         }
     }
 
-    private func write(_ record: PartialRecord, syncs: Bool) -> Bool {
-        guard let place = destination.openDirectory else { return false }
-        return place.replace(PartialNames.record(of: name), record.encode(), syncs: syncs)
+    private enum RecordWrite { case written, failed, fileRemoved }
+
+    /// Writes the record, unless a later attempt has removed the file: on a node that was frozen or cut off,
+    /// this attempt may not know yet that it has lost its lease. That attempt removes first the file, then
+    /// the record. So a record that is written too late is removed here, or by that attempt.
+    private func write(_ record: PartialRecord, syncs: Bool) -> RecordWrite {
+        let name = PartialNames.record(of: name)
+        guard let place = destination.openDirectory, place.replace(name, record.encode(), syncs: syncs) else {
+            return .failed
+        }
+        let isRemoved = place.inode(self.name).map { $0 != record.inode } ?? (errno == ENOENT)
+        guard isRemoved else { return .written }
+        place.remove(name)
+        return .fileRemoved
     }
 }
 

@@ -150,12 +150,13 @@ CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued
 -- Questions that are due.
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
--- Retries of a job, newest first. Few jobs are retries.
+-- Retries of a job, newest first. Few jobs are retries. The tenant, the same for all retries of a job, is
+-- part of the order of list_jobs.
 -- Used by list_jobs.
-CREATE INDEX jobs_retry ON jobs (retry_of, id) WHERE retry_of IS NOT NULL;
--- Jobs of a group, newest first.
+CREATE INDEX jobs_retry ON jobs (retry_of, tenant, id) WHERE retry_of IS NOT NULL;
+-- Jobs of a group, newest first. The tenant is part of the order, as in jobs_retry.
 -- Used by list_jobs.
-CREATE INDEX jobs_group ON jobs (job_group, id) WHERE job_group IS NOT NULL;
+CREATE INDEX jobs_group ON jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
@@ -315,10 +316,10 @@ CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS 
 CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
 -- Retries of a job, as jobs_retry.
 -- Used by list_jobs.
-CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, id) WHERE retry_of IS NOT NULL;
+CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, tenant, id) WHERE retry_of IS NOT NULL;
 -- Jobs of a group, as jobs_group.
 -- Used by list_jobs.
-CREATE INDEX finished_jobs_group ON finished_jobs (job_group, id) WHERE job_group IS NOT NULL;
+CREATE INDEX finished_jobs_group ON finished_jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;

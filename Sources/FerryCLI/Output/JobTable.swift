@@ -53,7 +53,11 @@ package func placeText(_ url: String, width: Int) -> String {
     let host = whole.prefix { $0 != "/" }
     let path = whole.dropFirst(host.count)
     let hostWidth = max(width - path.count, min(host.count, width - width / 2))
-    return cut(String(host), to: hostWidth) + endText(String(path), width: width - min(host.count, hostWidth))
+    let pathWidth = width - min(host.count, hostWidth)
+    // One mark for what is left out.
+    return path.count <= pathWidth
+        ? cut(String(host), to: hostWidth) + path
+        : host.prefix(hostWidth) + endText(String(path), width: pathWidth)
 }
 
 private func endText(_ text: String, width: Int) -> String {

@@ -83,8 +83,9 @@ struct JobTextTests {
         let url = "https://files.example/2026/11/part-0001.csv?token=x"
         #expect(placeText(url, width: 40) == "files.example/2026/11/part-0001.csv")
         #expect(placeText(url, width: 24) == "files.exampl…rt-0001.csv")
-        #expect(placeText(url, width: 12) == "files…01.csv")
+        #expect(placeText(url, width: 12) == "files.…1.csv")
         #expect(placeText("http://a", width: 10) == "a")
+        #expect(placeText("http://files.example/a.csv", width: 12) == "files…/a.csv")
         for width in 1...60 { #expect(placeText(url, width: width).count <= width, "\(width)") }
     }
 

@@ -49,7 +49,7 @@ struct JobSummaryTests {
         defer { node.store.stop() }
         let late = try fail(node, host: "a.example", .timedOut)
         let lost = try fail(node, host: "a.example", .connectionLost)
-        let waiting = newJob(retryDelay: 3_600)
+        let waiting = newJob(retryDelay: 600)
         _ = try node.submit(waiting)
         node.end(try node.attempt(), failure())
         try eventually("the job waits") { try node.state(waiting) == .waiting }

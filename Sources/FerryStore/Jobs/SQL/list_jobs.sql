@@ -14,6 +14,8 @@
 -- apply to its row. The code is the first member of an error (ErrorRecord).
 -- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
 -- use the primary key, which has the same order by id, and read rows of all tenants.
+-- Retries of a job and jobs of a group are in the order of jobs_retry and jobs_group without a comparison of
+-- the tenant, which would allow the index of all its jobs.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
 -- parameters is not executed if the condition is false.
 -- Columns as in read_jobs.sql (JobColumn), then the number of the candidate, then a text that jobs have in
@@ -77,35 +79,33 @@ FROM (
             AND a.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY a.tenant DESC, a.job DESC LIMIT $14::integer)
         UNION ALL
-        (SELECT '', j.id, false FROM jobs j
+        (SELECT j.tenant, j.id, false FROM jobs j
         WHERE $17::uuid IS NOT NULL AND $10::uuid IS NULL AND NOT $15::boolean
             AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
-            AND j.retry_of = ANY (ARRAY[$17::uuid]) AND j.id < $2::uuid
+            AND j.retry_of = $17::uuid AND j.id < $2::uuid
             AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
-        ORDER BY j.retry_of DESC, j.id DESC LIMIT $14::integer)
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
-        (SELECT '', j.id, true FROM finished_jobs j
+        (SELECT j.tenant, j.id, true FROM finished_jobs j
         WHERE $17::uuid IS NOT NULL AND $10::uuid IS NULL AND NOT $15::boolean
             AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
-            AND j.retry_of = ANY (ARRAY[$17::uuid]) AND j.id < $2::uuid
+            AND j.retry_of = $17::uuid AND j.id < $2::uuid
             AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
-        ORDER BY j.retry_of DESC, j.id DESC LIMIT $14::integer)
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
-        (SELECT '', j.id, false FROM jobs j
+        (SELECT j.tenant, j.id, false FROM jobs j
         WHERE $23::text IS NOT NULL AND $10::uuid IS NULL AND $17::uuid IS NULL AND NOT $15::boolean
             AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
-            AND j.job_group = ANY (ARRAY(
-                SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text))
+            AND j.job_group = (SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text)
             AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
-        ORDER BY j.job_group DESC, j.id DESC LIMIT $14::integer)
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
-        (SELECT '', j.id, true FROM finished_jobs j
+        (SELECT j.tenant, j.id, true FROM finished_jobs j
         WHERE $23::text IS NOT NULL AND $10::uuid IS NULL AND $17::uuid IS NULL AND NOT $15::boolean
             AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
-            AND j.job_group = ANY (ARRAY(
-                SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text))
+            AND j.job_group = (SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text)
             AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
-        ORDER BY j.job_group DESC, j.id DESC LIMIT $14::integer)
+        ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         ORDER BY of DESC, id DESC LIMIT $14::integer
     ) u
 ) c LEFT JOIN LATERAL (

@@ -33,7 +33,7 @@ public struct FieldDecoder: FieldVisitor {
         object.fields(&decoder)
         if !decoder.alternatives.all.isEmpty { decoder.checkAlternatives() }
         object.check(decoder)
-        decoder.reader.finish(except: Object.memberPrefix)
+        decoder.reader.finish(except: Object.memberPrefix) { KnownFields(of: Object.self) }
     }
 
     /// Returns an object with the values that a new one has if its body names none.

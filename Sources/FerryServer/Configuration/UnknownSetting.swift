@@ -1,3 +1,5 @@
+internal import FerryCore
+
 /// An environment variable that begins like a setting but is unknown.
 package struct UnknownSetting: Sendable, Equatable {
     /// Name of the variable.
@@ -12,9 +14,7 @@ package struct UnknownSetting: Sendable, Equatable {
 
     init(_ name: String) {
         self.name = name
-        let closest = Setting.readNames.map { (name: $0, edits: editCount(name, $0)) }
-            .min { $0.edits < $1.edits }
-        nearest = closest.flatMap { $0.edits <= max(2, name.utf8.count / 4) ? $0.name : nil }
+        nearest = nearestName(to: name, in: Setting.readNames)
     }
 
     /// Returns the unknown variables of the environment, sorted by name.
@@ -41,20 +41,4 @@ extension Setting {
     /// Names of all variables that the service and its client read.
     fileprivate static let readNames =
         all.flatMap(\.names) + ["FERRY_CONFIG", "FERRY_URL", "FERRY_KEY", "FERRY_KEY_FILE"]
-}
-
-/// Returns the number of insertions, deletions and substitutions between two texts (Levenshtein).
-private func editCount(_ one: String, _ other: String) -> Int {
-    let other = Array(other.utf8)
-    var row = Array(0...other.count)
-    for (index, letter) in one.utf8.enumerated() {
-        var diagonal = row[0]
-        row[0] = index + 1
-        for (column, otherLetter) in other.enumerated() {
-            let changed = diagonal + (letter == otherLetter ? 0 : 1)
-            diagonal = row[column + 1]
-            row[column + 1] = min(changed, row[column] + 1, row[column + 1] + 1)
-        }
-    }
-    return row[other.count]
 }

@@ -1,5 +1,6 @@
 import FerryCLI
 import FerryCore
+import Sys
 import Testing
 
 @Suite("admin hosts")

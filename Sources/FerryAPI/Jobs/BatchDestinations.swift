@@ -2,7 +2,8 @@ internal import FerryCore
 
 /// Destinations of the jobs of a batch.
 ///
-/// Two jobs that replace the same file must run one after the other: without a dependency between them, direct or
+/// Two jobs that replace the same file must run one after the other: without a dependency between them,
+/// direct or
 /// indirect, either could end last.
 struct BatchDestinations {
     /// The jobs, in the order of the batch.
@@ -25,8 +26,8 @@ struct BatchDestinations {
         for (job, other) in others.sorted(by: { $0.key < $1.key }) {
             errors.add(
                 "\(place(job))/destination/path", "duplicate",
-                "\(place(other)) replaces the same file. Let one of the two jobs depend on the other, or name "
-                    + "another path or if_exists.")
+                "\(place(other)) replaces the same file. Let one of the two jobs depend on the other, or "
+                    + "name another path or if_exists.")
         }
         return errors.all
     }
@@ -39,14 +40,16 @@ struct BatchDestinations {
         return destination.path
     }
 
-    /// `true` if two jobs may replace the same file. Compares texts, in which equal ones can have different bytes.
+    /// `true` if two jobs may replace the same file. Compares texts, in which equal ones can have different
+    /// bytes.
     private var hasRepeatedPath: Bool {
         guard jobs.count > 1 else { return false }
         var paths: Set<String> = []
         return jobs.contains { job in path(of: job).map { !paths.insert($0).inserted } ?? false }
     }
 
-    /// Jobs that replace the same file, each with the next one in the batch. If each job of a file has a dependency
+    /// Jobs that replace the same file, each with the next one in the batch. If each job of a file has a
+    /// dependency
     /// on the one before it, all of them have an order.
     private var pairs: [(first: Int, second: Int)] {
         var last: [[UInt8]: Int] = [:]
@@ -58,7 +61,8 @@ struct BatchDestinations {
         return pairs
     }
 
-    /// Returns for each pair whether the second job depends on the first one, directly or indirectly. Follows all
+    /// Returns for each pair whether the second job depends on the first one, directly or indirectly.
+    /// Follows all
     /// dependencies once for 64 pairs, so that no batch takes longer than its size allows.
     private func areOrdered(_ pairs: [(first: Int, second: Int)]) -> [Bool] {
         let indexes = Dictionary(

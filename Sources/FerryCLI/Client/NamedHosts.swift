@@ -18,7 +18,8 @@ struct NamedHosts {
         listed = origins.filter { Self.means(name, $0) }
     }
 
-    /// Returns the host that the name means. Without a listed one, those of unfinished jobs count. Asks which one,
+    /// Returns the host that the name means. Without a listed one, those of unfinished jobs count. Asks
+    /// which one,
     /// if there are several; throws if there is no terminal. Warns if the host is unknown.
     func chosen() throws(ClientFailure) -> String {
         let known = listed.isEmpty ? try hostsOfJobs() : listed

@@ -17,7 +17,8 @@ package struct Console: Sendable {
     package var isCapable: Bool
     /// `true` if states may be coloured.
     package var allowsColor: Bool
-    /// Reads a line of standard input without its end; `nil` at the end of the input, or if it is no terminal.
+    /// Reads a line of standard input without its end; `nil` at the end of the input, or if it is no
+    /// terminal.
     package var answer: @Sendable () -> String? = { nil }
     /// Columns of the terminal.
     package var width: @Sendable () -> Int

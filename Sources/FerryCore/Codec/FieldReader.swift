@@ -54,16 +54,13 @@ struct FieldReader {
         (view.members ?? []).filter { $0.name.utf8.starts(with: prefix.utf8) }
     }
 
-    /// Reports each member that was not read as unknown, unless its name begins with `prefix`. `known`: names of
-    /// the fields that the object has, for hints.
-    func finish(except prefix: String?, known: () -> KnownFields) {
+    /// Reports each member that was not read as unknown, unless its name begins with `prefix`.
+    /// `nearest` returns the field that was probably meant.
+    func finish(except prefix: String?, nearest: (String) -> String?) {
         guard hasUnread else { return }
-        var fields: KnownFields?
         for (member, isRead) in zip(view.members ?? [], isRead) where !isRead && !errors.isFull {
             if let prefix, member.name.utf8.starts(with: prefix.utf8) { continue }
-            let known = fields ?? known()
-            fields = known
-            let hint = known.nearest(to: member.name).map { " Did you mean \($0)?" } ?? ""
+            let hint = nearest(member.name).map { " Did you mean \($0)?" } ?? ""
             addError(member.name, "unknown_field", "There is no field of this name here." + hint)
         }
     }

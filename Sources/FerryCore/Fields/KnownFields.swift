@@ -14,7 +14,8 @@ struct KnownFields {
         inner = collection.inner
     }
 
-    /// Returns the field that was probably meant by an unknown name, or `nil`: one of a similar name, or one of
+    /// Returns the field that was probably meant by an unknown name, or `nil`: one of a similar name, or one
+    /// of
     /// this name in an object of the object, such as `schedule.priority`.
     func nearest(to name: String) -> String? {
         if let name = nearestName(to: name, in: names) { return name }

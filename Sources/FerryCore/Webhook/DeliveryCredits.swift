@@ -49,7 +49,8 @@ public final class DeliveryCredits: Sendable {
         }
     }
 
-    /// Returns when the sender tries the receiver again, if its circuit breaker is open; `nil` if it is closed, or
+    /// Returns when the sender tries the receiver again, if its circuit breaker is open; `nil` if it is
+    /// closed, or
     /// the sender does not know the receiver.
     public func pausedUntil(_ receiver: ReceiverQueueID) -> Timestamp? {
         state.withLock { $0.receivers[receiver]?.pausedUntil }

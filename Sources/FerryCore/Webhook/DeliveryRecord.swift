@@ -129,7 +129,8 @@ struct DeliveryWait: ShownObject {
         list.member(
             "detail",
             { _ in
-                "The receiver has failed several times in a row, or has asked to wait. Then one delivery is tried."
+                "The receiver has failed several times in a row, or has asked to wait. Then one delivery "
+                    + "is tried."
             }, "One sentence for people.")
         list.member("next_check_at", \.nextCheckAt, "Time at which one delivery is tried.")
     }

@@ -125,7 +125,8 @@ struct SegmentSources: Sendable {
         sources[fit[0]].validatorPlace = isRenewed ? nil : source
     }
 
-    /// Returns the hop of a source's own URL. The target of redirects that `expired` has reached is forgotten,
+    /// Returns the hop of a source's own URL. The target of redirects that `expired` has reached is
+    /// forgotten,
     /// unless another part has found a new one.
     mutating func ownHop(of index: Int, leaving expired: Hop) -> Hop {
         if sources[index].landing?.url == expired.url { sources[index].landing = nil }

@@ -208,7 +208,8 @@ final class SerialExchanges: AttemptExchanges {
         running.handle(.transferEnded(exchange.meaning(ofUnsent: error)))
     }
 
-    /// Whether the current request may be sent, as far as the database has to know of it: should this node die, a
+    /// Whether the current request may be sent, as far as the database has to know of it: should this node
+    /// die, a
     /// request that must not be sent twice tells whether the job may begin again. `false`: the reply decides.
     private func isMarked(fresh: Bool) -> Bool {
         guard !repetition.mayTryAgain(mayHaveReached: true), mark != .made, let marker = context.marker else {

@@ -8,7 +8,7 @@ package final class DeliveryQueries: Sendable {
     private let reads: ReadPool
     private let jobs: any JobLookup
     private let signals: StoreSignals
-    /// What this node's sender knows of receivers.
+    /// The receivers, as this node's sender knows them.
     private let credits: DeliveryCredits
 
     init(

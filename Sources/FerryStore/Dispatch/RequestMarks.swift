@@ -1,7 +1,8 @@
 import FerryCore
 import Postgres
 
-/// An attempt that waits until the database knows that it may have sent a request that must not be sent twice.
+/// An attempt that waits until the database knows that it may have sent a request that must not be sent
+/// twice.
 struct RequestMark: Sendable {
     let lease: Lease
     /// As in `RequestMarker`.

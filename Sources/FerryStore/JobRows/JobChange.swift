@@ -64,7 +64,8 @@ struct JobChange: Sendable {
         dueAt = question.expiresAt
     }
 
-    /// The end of an attempt that was lost with its node. `wasUnsent`: its request must not be sent twice, and no
+    /// The end of an attempt that was lost with its node. `wasUnsent`: its request must not be sent twice,
+    /// and no
     /// byte of it was sent; the error would forbid another attempt (`Attempt.mayHaveActed`).
     init(lost job: JobID, attempt: Int32, node: NodeID, wasUnsent: Bool, at now: Timestamp) {
         self.init(.loseNode, job)

@@ -4,7 +4,8 @@
 -- $1 tenant, $2 upper bound of ids (exclusive), $3 job or null, $4 state or null, $5 maximum number of
 -- deliveries, $6 endpoint or null, $7 type or null, $8 maximum number of deliveries read.
 -- The last delivery read ($8) is always returned, since its id is where the next page begins; column 1 is
--- null if the filters exclude it. Then come the number of the delivery and its receiver queue. A branch whose condition
+-- null if the filters exclude it. Then come the number of the delivery and its receiver queue. A branch
+-- whose condition
 -- names only parameters is not executed if the condition is false; compared as in list_jobs.sql.
 SELECT c.id, CASE WHEN c.fits THEN c.event END, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     c.url, c.state, c.next_try_at, c.endpoint, t.number, t.started_at, t.duration, t.status, t.error,

@@ -19,8 +19,8 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.
 let storeSQL: [Resource] =
     [
-        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Events", "Finish",
-        "Groups", "Hosts",
+        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "Deliveries", "Dispatch", "Events",
+        "Finish", "Groups", "Hosts",
         "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
         "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
@@ -191,7 +191,8 @@ let package = Package(
     ]
 )
 
-// `FERRY_TEST_TARGETS=CurlTests,SysTests`: only these test targets and what they need. A build with a sanitizer
+// `FERRY_TEST_TARGETS=CurlTests,SysTests`: only these test targets and what they need. A build with a
+// sanitizer
 // compiles what its tests run, and nothing else.
 if let names = Context.environment["FERRY_TEST_TARGETS"] {
     var needed: Set<String> = []

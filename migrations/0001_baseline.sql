@@ -63,6 +63,8 @@ CREATE TABLE jobs (
     asks boolean NOT NULL DEFAULT false,
     -- The request may be sent twice (JobSpec.isRepeatable in the source).
     is_repeatable boolean NOT NULL DEFAULT false,
+    -- The last attempt that may have sent a request that must not be sent twice; null: none.
+    sent_attempt integer,
     -- The job waits until its host can be reached (JobSpec.awaitsHost in the source).
     awaits_host boolean NOT NULL DEFAULT false,
     -- The last attempt was lost with its node: what it did is unknown.

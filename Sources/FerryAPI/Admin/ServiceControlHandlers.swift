@@ -111,6 +111,10 @@ extension NodeStatus: ShownObject {
     static let urlText =
         "Address at which other nodes reach the node (FERRY_NODE_URL), or null if it advertises none."
 
+    /// Description of `dead`, wherever nodes are shown.
+    static let deadText =
+        "true if the node has sent no heartbeat for the time of a lease (15 s): other nodes run its jobs."
+
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the node.")
         list.member("name", \.name, "Name of the node.")
@@ -118,6 +122,7 @@ extension NodeStatus: ShownObject {
         list.member("started_at", \.startedAt, "Time of the node's start.")
         list.member("heartbeat_age_seconds", \.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.running, "Number of attempts that run on the node.")
+        list.member("dead", \.isDead, deadText)
         list.member("draining", \.isDraining, drainingText)
         list.member("worker", \.isWorker, "true if the node runs transfers.")
         list.member("url", \.url, urlText)

@@ -115,6 +115,7 @@ private struct StatusNode: ShownObject {
         list.member("id", \.node.id, "Identifier of the node.")
         list.member("heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.node.running, "Number of attempts that run on the node.")
+        list.member("dead", \.node.isDead, NodeStatus.deadText)
         list.member("draining", \.node.isDraining, NodeStatus.drainingText)
         list.member("url", \.node.url, NodeStatus.urlText)
     }

@@ -68,6 +68,7 @@ final class BatchCreation: Sendable {
                 if errors.count >= ValidationErrors.countMax { break }
             }
         }
+        if errors.isEmpty { errors = BatchDestinations(jobs).conflicts { "#/jobs/\($0)" } }
         guard errors.isEmpty else {
             let invalid = InvalidFields(Array(errors.prefix(ValidationErrors.countMax)))
             return earlier.find(key, request, then: { sendBatch($0, request) }) {

@@ -5,7 +5,9 @@ import FerryCore
 package struct AdminHosts: ParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "hosts", abstract: "Shows and changes the state and limits of hosts.",
-        discussion: "A host is given as https://host:port; the default scheme is https.",
+        discussion: """
+            A host is given as https://host:port. Without a scheme, it is the listed host of that name.
+            """,
         subcommands: [List.self, Show.self, Set.self], defaultSubcommand: List.self)
 
     package init() {}
@@ -26,6 +28,7 @@ package struct AdminHosts: ParsableCommand {
             guard !rows.isEmpty else { return }
             let heading = [
                 "HOST", "STATE", "LIMIT", "PER SECOND", "IN FLIGHT", "BACKOFF UNTIL", "JOBS/S", "BYTES/S",
+                "SET MIN", "SET MAX", "SET BYTES/S", "SET PER SECOND", "PAUSED",
             ]
             for line in tableLines(
                 heading, rows, terminalWidth: console.outIsTerminal ? console.width() : nil)
@@ -40,6 +43,9 @@ package struct AdminHosts: ParsableCommand {
                 text(host["host"]), text(host["state"]), text(host["connection_limit"]),
                 text(host["request_rate_limit"]), text(host["in_flight"]), text(host["backoff_until"]),
                 text(host["throughput"]?["jobs_per_second"]), text(host["throughput"]?["bytes_per_second"]),
+                text(host["minimum_connections"]), text(host["maximum_connections"]),
+                text(host["max_bytes_per_second"]), text(host["max_requests_per_second"]),
+                host["paused"]?.bool == true ? "yes" : "-",
             ]
         }
     }
@@ -59,21 +65,11 @@ package struct AdminHosts: ParsableCommand {
 
         package func run() throws {
             let service = try client.service()
-            let hosts = try Self.listed(host, service)
+            let named = HostReference(host)
+            let hosts = named?.scheme == nil ? try NamedHosts(host, service).listed : []
             for (index, host) in (hosts.isEmpty ? [host] : hosts).enumerated() {
                 if index > 0, !client.json { try Console.current.data(line: "") }
                 try show(try service.send("GET", "/v1/admin/hosts/\(percentEncoded(host))"), client)
-            }
-        }
-
-        /// Returns the origins in the list that a name without a scheme may mean.
-        private static func listed(_ name: String, _ service: ServiceClient) throws -> [String] {
-            guard let meant = HostReference(name), meant.scheme == nil else { return [] }
-            return try Listing("/v1/admin/hosts", of: service).entries.compactMap { entry in
-                guard let origin = entry["host"]?.string, let listed = HostReference(origin),
-                    listed.host == meant.host, meant.port == nil || listed.port == meant.port
-                else { return nil }
-                return origin
             }
         }
     }
@@ -81,7 +77,12 @@ package struct AdminHosts: ParsableCommand {
     /// `ferry admin hosts set`.
     package struct Set: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Changes the limits of a host; `none` removes a limit.")
+            abstract: "Changes the limits of a host; `none` removes a limit.",
+            discussion: """
+                Without a scheme, the host is the listed one of that name or, if none is listed, the one of \
+                your unfinished jobs. If there are several, the command asks on a terminal, and ends with \
+                status 2 elsewhere.
+                """)
         @Argument(help: "The host.") var host: String
         @Option(help: "Transfers at once that the host always gets.") var minimum: String?
         @Option(help: "Largest number of transfers at once, over all nodes.") var maximum: String?
@@ -120,8 +121,10 @@ package struct AdminHosts: ParsableCommand {
             guard !patch.isEmpty else { throw ValidationError("No change given; see --help.") }
             var writer = JSONWriter()
             writer.value(.object(patch))
-            let response = try client.service().send(
-                "PATCH", "/v1/admin/hosts/\(percentEncoded(host))", body: writer.bytes)
+            let service = try client.service()
+            let origin = try NamedHosts(host, service).chosen()
+            let response = try service.send(
+                "PATCH", "/v1/admin/hosts/\(percentEncoded(origin))", body: writer.bytes)
             try show(response, client)
         }
     }

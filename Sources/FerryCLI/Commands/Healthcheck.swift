@@ -18,25 +18,33 @@ package struct Healthcheck: ParsableCommand {
         let isReady = response.status == 200
         if client.json { try console.data(json: report(isReady, response.body)) }
         guard isReady else {
-            throw ClientFailure(.failed, "The service is not ready (status \(response.status)).")
+            let failed = checks(response.body).filter { $0.state == "failed" }.map(\.name)
+            let names = failed.isEmpty ? "" : " Failed: \(failed.joined(separator: ", "))."
+            throw ClientFailure(.failed, "The service is not ready (status \(response.status)).\(names)")
         }
         if !client.json { try console.data(line: "ready") }
     }
 
-    /// Returns the lines of `/readyz?verbose`, such as `[+]database ok`, as JSON.
+    /// Returns the checks that the lines of `/readyz` name, such as `[+]database ok`.
+    private func checks(_ body: [UInt8]) -> [(name: String, state: String)] {
+        // `warning`: the check fails but is not required.
+        let states = ["[+]": "ok", "[-]": "failed", "[!]": "warning"]
+        return String(decoding: body, as: UTF8.self).split(separator: "\n").compactMap { line in
+            guard let state = states[String(line.prefix(3))] else { return nil }
+            return (String(line.dropFirst(3).prefix { $0 != " " }), state)
+        }
+    }
+
     private func report(_ isReady: Bool, _ body: [UInt8]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("ready", isReady)
         writer.name("checks")
         writer.beginArray()
-        for line in String(decoding: body, as: UTF8.self).split(separator: "\n") {
-            // `warning`: the check fails but is not required.
-            let states = ["[+]": "ok", "[-]": "failed", "[!]": "warning"]
-            guard let state = states[String(line.prefix(3))] else { continue }
+        for check in checks(body) {
             writer.beginObject()
-            writer.member("name", String(line.dropFirst(3).prefix { $0 != " " }))
-            writer.member("state", state)
+            writer.member("name", check.name)
+            writer.member("state", check.state)
             writer.endObject()
         }
         writer.endArray()

@@ -17,6 +17,9 @@ package struct Console: Sendable {
     package var isCapable: Bool
     /// `true` if states may be coloured.
     package var allowsColor: Bool
+    /// Reads a line of standard input without its end; `nil` at the end of the input, or if it is no
+    /// terminal.
+    package var answer: @Sendable () -> String? = { nil }
     /// Columns of the terminal.
     package var width: @Sendable () -> Int
 
@@ -44,6 +47,7 @@ package struct Console: Sendable {
         let term = environmentValue("TERM")
         console.isCapable = term != nil && term != "dumb"
         console.allowsColor = console.isCapable && (environmentValue("NO_COLOR") ?? "").isEmpty
+        console.answer = { isatty(STDIN_FILENO) == 1 ? readLine() : nil }
         console.width = {
             var size = winsize()
             return ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0

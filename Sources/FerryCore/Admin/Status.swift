@@ -59,12 +59,15 @@ public struct NodeStatus: Sendable, Equatable {
     public let isWorker: Bool
     /// Address at which other nodes reach it (`FERRY_NODE_URL`); `nil` if it advertises none.
     public let url: String?
+    /// `true` if its last heartbeat is older than a lease: other nodes run its jobs.
+    public let isDead: Bool
 
     /// Creates a status.
     public init(
         id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double,
-        running: Int32, isDraining: Bool, isWorker: Bool, url: String? = nil
+        running: Int32, isDraining: Bool, isWorker: Bool, url: String? = nil, isDead: Bool = false
     ) {
+        self.isDead = isDead
         self.id = id
         self.name = name
         self.version = version

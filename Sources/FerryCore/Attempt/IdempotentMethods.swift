@@ -1,9 +1,13 @@
 extension JobSpec {
-    /// Returns `true` if a request with this method may be repeated: the method is idempotent, or the job
-    /// allows it (`retry.non_idempotent`).
-    public func isRepeatable(_ method: String) -> Bool {
-        retry.repeatsNonIdempotent || Self.isIdempotent(method)
+    /// `true` if the job's requests may be repeated whatever their method is: the job says so
+    /// (`retry.non_idempotent`), or the server recognizes repetitions by their `Idempotency-Key`.
+    public var allowsAnyRepetition: Bool {
+        retry.repeatsNonIdempotent || request.idempotencyKey != nil
     }
+
+    /// Returns `true` if a request with this method may be repeated: the method is idempotent, or the job
+    /// allows it.
+    public func isRepeatable(_ method: String) -> Bool { allowsAnyRepetition || Self.isIdempotent(method) }
 
     /// `true` if the job's own request may be repeated.
     public var isRequestRepeatable: Bool { isRepeatable(request.method) }

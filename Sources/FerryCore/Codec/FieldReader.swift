@@ -55,11 +55,13 @@ struct FieldReader {
     }
 
     /// Reports each member that was not read as unknown, unless its name begins with `prefix`.
-    func finish(except prefix: String? = nil) {
+    /// `nearest` returns the field that was probably meant.
+    func finish(except prefix: String?, nearest: (String) -> String?) {
         guard hasUnread else { return }
-        for (member, isRead) in zip(view.members ?? [], isRead) where !isRead {
+        for (member, isRead) in zip(view.members ?? [], isRead) where !isRead && !errors.isFull {
             if let prefix, member.name.utf8.starts(with: prefix.utf8) { continue }
-            addError(member.name, "unknown_field", "There is no field of this name here.")
+            let hint = nearest(member.name).map { " Did you mean \($0)?" } ?? ""
+            addError(member.name, "unknown_field", "There is no field of this name here." + hint)
         }
     }
 }

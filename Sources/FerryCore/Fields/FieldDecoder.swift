@@ -33,7 +33,9 @@ public struct FieldDecoder: FieldVisitor {
         object.fields(&decoder)
         if !decoder.alternatives.all.isEmpty { decoder.checkAlternatives() }
         object.check(decoder)
-        decoder.reader.finish(except: Object.memberPrefix)
+        guard decoder.hasUnknownFields else { return }
+        let known = KnownFields(of: Object.self)
+        decoder.reader.finish(except: Object.memberPrefix) { known.nearest(to: $0) }
     }
 
     /// Returns an object with the values that a new one has if its body names none.

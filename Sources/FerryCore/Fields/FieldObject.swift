@@ -250,6 +250,7 @@ public struct FieldTraits: Sendable {
         public static let authorization = Self(rawValue: 2)
         public static let range = Self(rawValue: 4)
         public static let ifRange = Self(rawValue: 8)
+        public static let idempotencyKey = Self(rawValue: 16)
 
         /// Returns `true` if the field of this name, in lower case, is one of them.
         func contains(_ name: String) -> Bool {
@@ -258,6 +259,7 @@ public struct FieldTraits: Sendable {
             case "authorization": contains(.authorization)
             case "range": contains(.range)
             case "if-range": contains(.ifRange)
+            case "idempotency-key": contains(.idempotencyKey)
             default: false
             }
         }

@@ -159,7 +159,7 @@ extension JobSpec {
         if isInParts {
             fields.fail(
                 "redirects/policy", "invalid_combination", "A job with segments or mirrors cannot ask.")
-        } else if !Self.isIdempotent(request.method), !retry.repeatsNonIdempotent {
+        } else if !isRequestRepeatable {
             fields.fail(
                 "redirects/policy", "invalid_combination",
                 "\(request.method) is not idempotent, and would be sent again after the answer.")

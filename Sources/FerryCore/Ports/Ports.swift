@@ -250,6 +250,16 @@ public protocol LeaseHolder: Sendable {
     func holdsLease(of job: JobID, attempt: Int32) -> Bool
 }
 
+/// Notes which attempts may have sent a request that must not be sent twice.
+public protocol RequestMarker: Sendable {
+    /// Notes this before the first byte of such a request. Replies once, after the commit, on a thread that
+    /// must
+    /// not block: `false` if this node no longer holds the lease, and must send nothing. While the database
+    /// is
+    /// unavailable, the reply waits.
+    func mark(_ attempt: Attempt, reply: @escaping @Sendable (Bool) -> Void)
+}
+
 /// Is called after the commit of jobs that became terminal on this node (for `Prefer: wait`) and of new
 /// deliveries.
 public protocol CommitObserver: Sendable {

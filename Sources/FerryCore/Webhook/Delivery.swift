@@ -193,6 +193,8 @@ public struct DeliveryDemand: Sendable {
     public var total: Int
     /// For receivers that the sender knows; 0 for none at present.
     public var queues: [ReceiverQueueID: Int]
+    /// End of the pause of those in `queues` whose circuit breaker is open.
+    public var pauses: [ReceiverQueueID: Timestamp] = [:]
     /// For each other receiver.
     public var other: Int
     /// Tenants that get nothing at present, because they use all that is not reserved for others.

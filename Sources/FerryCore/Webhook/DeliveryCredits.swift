@@ -7,6 +7,8 @@ public final class DeliveryCredits: Sendable {
         /// Deliveries that the sender accepts for this receiver, or `nil` if it does not know the receiver.
         var demand: Int?
         var reservedCount = 0
+        /// End of the pause while the sender's circuit breaker is open, else `nil`.
+        var pausedUntil: Timestamp?
     }
     private struct State {
         var receivers: [ReceiverQueueID: Receiver] = [:]
@@ -47,6 +49,13 @@ public final class DeliveryCredits: Sendable {
         }
     }
 
+    /// Returns when the sender tries the receiver again, if its circuit breaker is open; `nil` if it is
+    /// closed, or
+    /// the sender does not know the receiver.
+    public func pausedUntil(_ receiver: ReceiverQueueID) -> Timestamp? {
+        state.withLock { $0.receivers[receiver]?.pausedUntil }
+    }
+
     /// Passes committed deliveries to the sender, which must not block.
     public func hand(_ handed: LeasedDeliveries) {
         let sender = state.withLock { $0.sender }
@@ -72,8 +81,14 @@ public final class DeliveryCredits: Sendable {
             state.total = demand.total
             state.other = demand.other
             state.fullTenants = demand.fullTenants
-            for (id, demand) in demand.queues { state.receivers[id, default: Receiver()].demand = demand }
-            for id in gone { state.receivers[id]?.demand = nil }
+            for (id, count) in demand.queues {
+                state.receivers[id, default: Receiver()].demand = count
+                state.receivers[id]?.pausedUntil = demand.pauses[id]
+            }
+            for id in gone {
+                state.receivers[id]?.demand = nil
+                state.receivers[id]?.pausedUntil = nil
+            }
             Self.release(arrived, &state)
             for id in gone where state.receivers[id]?.reservedCount == 0 { state.receivers[id] = nil }
         }

@@ -59,6 +59,8 @@ public struct DeliveryRecord: Sendable, Equatable {
     public var state: State
     /// Time of the next try of a pending delivery, else `nil`.
     public var nextTryAt: Timestamp?
+    /// When the receiver is tried again, if a circuit breaker holds the pending delivery, else `nil`.
+    public var pausedUntil: Timestamp?
     /// The tries in order.
     public var tries: [Try]
 
@@ -101,7 +103,36 @@ extension DeliveryRecord: ShownObject {
         list.member("state", \.state, "State of the delivery.")
         list.member("occurred_at", \.occurredAt, "Time of the event.")
         list.member("next_try_at", \.nextTryAt, "Time of the next try, or null if not pending.")
+        list.member(
+            "waiting_reason", { $0.pausedUntil.map(DeliveryWait.init) },
+            "Reason why a pending delivery is not tried although it is due, or null.")
         list.member("tries", \.tries, "The tries, oldest first.")
+    }
+}
+
+/// Reason why a pending delivery waits.
+struct DeliveryWait: ShownObject {
+    static let summary = "Reason why a pending delivery waits for its receiver."
+    static let schemaName = "DeliveryWait"
+
+    private enum Code: String, ShownChoice { case receiverPaused = "receiver_paused" }
+
+    /// End of the pause.
+    let nextCheckAt: Timestamp
+
+    init(_ pausedUntil: Timestamp) { nextCheckAt = pausedUntil }
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "code", { _ in Code.receiverPaused },
+            "Stable code. receiver_paused: the circuit breaker of the receiver is open.")
+        list.member(
+            "detail",
+            { _ in
+                "The receiver has failed several times in a row, or has asked to wait. Then one delivery "
+                    + "is tried."
+            }, "One sentence for people.")
+        list.member("next_check_at", \.nextCheckAt, "Time at which one delivery is tried.")
     }
 }
 

@@ -43,6 +43,8 @@ package struct EngineConfiguration: Sendable {
     package var lowSpeed = LowSpeed()
     /// Admits connections beyond an attempt's first; `nil` if they are not limited.
     package var connections: (any ConnectionLimiter)?
+    /// Notes requests that must not be sent twice before they are sent; `nil` if there is no store.
+    package var marker: (any RequestMarker)?
     /// Returns `true` if this node reaches no origin while other nodes do.
     package var isCutOff: @Sendable () -> Bool = { false }
     /// Resolves a name that libcurl could not resolve; blocks.

@@ -24,6 +24,8 @@ final class EngineContext: Sendable {
     let lease: any LeaseHolder
     /// `nil` if connections are not limited.
     let connections: (any ConnectionLimiter)?
+    /// As in `EngineConfiguration`.
+    var marker: (any RequestMarker)? { configuration.marker }
     let jobs: any JobLookup
     let clock: any WallClock
     let logger: Logger

@@ -175,6 +175,9 @@ struct RequestBuilder: Sendable {
             named.insert(name)
             headers.append(.init(pair.name, pair.value))
         }
+        if let key = spec.request.idempotencyKey {
+            headers.append(.init("Idempotency-Key", key == "job" ? attempt.job.description : key))
+        }
         func add(_ name: String, _ value: String?) {
             if let value, !named.contains(name.lowercased()) { headers.append(.init(name, value)) }
         }

@@ -10,7 +10,7 @@ struct RequestRepetition: Sendable {
     let maySendTwice: Bool
 
     init(_ spec: JobSpec, _ hop: Hop) {
-        allowsAll = spec.retry.repeatsNonIdempotent
+        allowsAll = spec.allowsAnyRepetition
         hasActed = hop.hasActed
         maySendTwice = spec.isRepeatable(hop.method)
     }

@@ -10,6 +10,8 @@ struct ResponseJudge: Sendable {
         /// The next attempt sends the request. `after`: seconds before it.
         case followLater(Hop, TransferError, after: Double)
         case again(ResponseTable.Change)
+        /// Send the job's own request.
+        case beginAgain
         case refuse(TransferError, retryAfter: Double?)
         case wait(TransferError, retryAfter: Double?)
         case ask(JobQuestion)
@@ -47,6 +49,7 @@ struct ResponseJudge: Sendable {
             }
             return .followLater(next, .delayedRedirect(head.status, seconds: delay), after: delay)
         case .again(let change): return .again(change)
+        case .beginAgain: return .beginAgain
         case .take(let body): return .take(body)
         case .refuse(let error, let retryAfter):
             let isAboutHash = error.code == .authenticationRequired && hop.needsBodyHash(head, for: spec)

@@ -16,6 +16,8 @@ struct ResponseTable: Sendable {
         /// As `redirect`, but the wait is so long that it ends the attempt. The next one sends the request.
         case redirectLater(after: Double)
         case again(Change)
+        /// Send the job's own request: what a redirect has led to has expired.
+        case beginAgain
         case take(Body)
         /// `retryAfter`: seconds that the server asks to wait; `nil` if the attempt is not repeated, or the
         /// server does not say.
@@ -69,6 +71,9 @@ struct ResponseTable: Sendable {
         var expects = false
         /// Whether it asks for content codings.
         var asksForCodings = false
+        /// Whether the job's own URL was requested again because the target of a redirect had expired, and no
+        /// response was accepted since.
+        var hasBegunAgain = false
         /// The request that answers the challenge of the response, if libcurl cannot; `nil` if there is none.
         var answer: Hop?
         /// The question about the challenge of the response; `nil` if no client can answer it.
@@ -86,6 +91,7 @@ struct ResponseTable: Sendable {
         if let question = requested.question { return .challenge(question) }
         if isFollowed(head) { return redirect(requested.hop, after: head.retryAfter(now: now) ?? 0) }
         if head.status == 417, requested.expects { return .again(.withoutExpect) }
+        if beginsAgain(requested, head, now) { return .beginAgain }
         if let range = requested.range {
             if head.status == 206 { return part(range, requested.hop, head, known, now) }
             if known?.isIgnored(by: head, requested.hasIfRange, hasDigest: hasDigest) ?? false {
@@ -279,7 +285,21 @@ struct ResponseTable: Sendable {
             !Self.matches(status, spec.accept.status)
         else { return false }
         if status != 401, isRetried(status, hop, head.retryAfter(now: now)) { return false }
-        return !hop.hasActed || spec.retry.repeatsNonIdempotent
+        return !hop.hasActed || spec.allowsAnyRepetition
+    }
+
+    /// Whether the URL to which a redirect has led may have expired, such as a signed one, so that the job's
+    /// own
+    /// URL leads to a new one. A response that the job accepts, retries or asks about does not count.
+    private func beginsAgain(_ requested: Requested, _ head: ResponseHead, _ now: Timestamp) -> Bool {
+        let (status, hop) = (head.status, requested.hop)
+        guard hop.redirectCount > 0, Self.expired.contains(status), !requested.hasBegunAgain else {
+            return false
+        }
+        let repetition = RequestRepetition(spec, hop)
+        return spec.redirects.policy == .follow && !accepts(status)
+            && !mayPass(status, head.retryAfter(now: now)) && !asksForURL(status, head, hop, now)
+            && (repetition.maySendAllTwice || repetition.allowsAll)
     }
 
     private func refuseStatus(_ status: Int, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Step {

@@ -152,8 +152,8 @@ final class PartExchanges: AttemptExchanges {
         switch reply {
         case .placeCaughtUp: placeCaughtUp()
         case .contentRemoved: contentRemoved()
-        // Parts send no body.
-        case .bodyOpened, .bodyReadable: break
+        // Parts send no body, and GET may be sent twice.
+        case .bodyOpened, .bodyReadable, .marked: break
         }
     }
 

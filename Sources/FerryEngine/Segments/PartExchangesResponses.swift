@@ -22,10 +22,14 @@ extension PartExchanges {
         }
         let requested = ResponseTable.Requested(
             hop: part.hop, range: part.asked,
-            hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil)
+            hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil,
+            hasBegunAgain: part.hasBegunAgain)
         let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
         switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
         case .follow(let hop, let delay): return .follow(hop, after: delay)
+        case .beginAgain:
+            part.hasBegunAgain = true
+            return .follow(sources.ownHop(of: part.source, leaving: part.hop), after: 0)
         case .followLater(let hop, let error, let delay):
             return .failed(.redirectedLater(hop, error, after: delay))
         case .refuse(let error, let retryAfter), .wait(let error, let retryAfter):

@@ -35,6 +35,8 @@ final class SegmentPart {
     private let startedAt: Int64
     private var answeredAt: Int64?
     private(set) var receivedByteCount: Int64 = 0
+    /// Whether the source's own URL was requested again because the target of a redirect had expired.
+    var hasBegunAgain = false
     /// Whether the response ends before the requested range does.
     var isShort = false
     /// Bytes at the beginning of the response that are there already.
@@ -134,7 +136,7 @@ final class SegmentPart {
         }
         exchange.hop = next
         exchange.pace(owner?.pacing(at: next.url))
-        owner?.running.trace.followedRedirect()
+        if next.redirectCount > 0 { owner?.running.trace.followedRedirect() }
         if owner?.move(self, to: next.url) ?? false { send() }
     }
 

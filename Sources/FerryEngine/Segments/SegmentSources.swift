@@ -72,8 +72,11 @@ struct SegmentSources: Sendable {
         }
 
         /// The hop of the next request.
-        var hop: Hop {
-            landing ?? Hop(url: url, method: "GET", sendsBody: false, keepsCredentials: isOwnOrigin)
+        var hop: Hop { landing ?? ownHop }
+
+        /// The hop of a request for the source's own URL.
+        fileprivate var ownHop: Hop {
+            Hop(url: url, method: "GET", sendsBody: false, keepsCredentials: isOwnOrigin)
         }
     }
 
@@ -120,6 +123,14 @@ struct SegmentSources: Sendable {
         guard fit.count == 1 else { return }
         sources[fit[0]].validator = validator
         sources[fit[0]].validatorPlace = isRenewed ? nil : source
+    }
+
+    /// Returns the hop of a source's own URL. The target of redirects that `expired` has reached is
+    /// forgotten,
+    /// unless another part has found a new one.
+    mutating func ownHop(of index: Int, leaving expired: Hop) -> Hop {
+        if sources[index].landing?.url == expired.url { sources[index].landing = nil }
+        return sources[index].ownHop
     }
 
     /// Sets the validator that a response from that URL had.

@@ -39,6 +39,10 @@ enum ExchangeReply: Sendable {
     case bodyOpened(Result<BodyContents, BodyAssembly.Failure>)
     /// The source of the body has bytes again.
     case bodyReadable
+    /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node
+    /// holds
+    /// the lease of the attempt.
+    case marked(isHeld: Bool)
     /// The place of the content is no longer far behind.
     case placeCaughtUp
     /// A useless content is removed, and another one can begin.

@@ -19,6 +19,9 @@ final class SerialExchanges: AttemptExchanges {
     var redirect: Hop?
     /// The request that the next attempt sends; `nil`: the job's own.
     var delayedRedirect: DelayedRedirect?
+    /// Whether the job's own URL was requested again because the target of a redirect had expired, and no
+    /// response was accepted since.
+    var hasBegunAgain = false
     /// The change that the current response demands.
     var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
@@ -26,6 +29,7 @@ final class SerialExchanges: AttemptExchanges {
     /// Fields of the job that the next request uses; `nil` if they have not changed.
     var edit: AttemptEdit?
     private var permit = ConnectionPermit()
+    private var mark = RequestMarkState.none
 
     /// Puts the body together, until its reply has come.
     private var assembly: BodyAssembly?
@@ -89,7 +93,7 @@ final class SerialExchanges: AttemptExchanges {
             if let redirect {
                 exchange.hop = redirect
                 pace(job: exchange.pacing?.job)
-                running.trace.followedRedirect()
+                if redirect.redirectCount > 0 { running.trace.followedRedirect() }
             }
             redirect = nil
         case .change: makeChange()
@@ -125,6 +129,7 @@ final class SerialExchanges: AttemptExchanges {
         switch reply {
         case .bodyOpened(let contents): opened(contents)
         case .bodyReadable: exchange.resume()
+        case .marked(let isHeld): marked(isHeld: isHeld)
         case .placeCaughtUp: placeCaughtUp()
         // Only parts wait for that.
         case .contentRemoved: break
@@ -186,7 +191,7 @@ final class SerialExchanges: AttemptExchanges {
         applyEdit()
         exchange.reset()
         guard mayConnect(permit.ask(for: attempt, exchange.hop, isFresh: fresh, on: loop), fresh: fresh),
-            rewindBody()
+            isMarked(fresh: fresh), rewindBody()
         else { return }
         var request = context.builder.request(
             for: attempt, exchange.hop, body: body.source, expects: expects, codings: response.codings,
@@ -203,6 +208,35 @@ final class SerialExchanges: AttemptExchanges {
         running.handle(.transferEnded(exchange.meaning(ofUnsent: error)))
     }
 
+    /// Whether the current request may be sent, as far as the database has to know of it: should this node
+    /// die, a
+    /// request that must not be sent twice tells whether the job may begin again. `false`: the reply decides.
+    private func isMarked(fresh: Bool) -> Bool {
+        guard !repetition.mayTryAgain(mayHaveReached: true), mark != .made, let marker = context.marker else {
+            return true
+        }
+        if mark == .none {
+            mark = .asked(isFresh: fresh)
+            let (key, onLoop) = (running.key, loop.runner)
+            marker.mark(attempt) { isHeld in onLoop { $0.take(.marked(isHeld: isHeld), for: key) } }
+        }
+        return false
+    }
+
+    private func marked(isHeld: Bool) {
+        guard !running.isEnded, case .asked(let isFresh) = mark else { return }
+        // Another node has the job by now.
+        guard isHeld else { return running.handle(.release) }
+        mark = .made
+        start(fresh: isFresh)
+    }
+
+    /// The job's own request.
+    var ownHop: Hop {
+        let request = attempt.spec.request
+        return Hop(url: request.webURL, method: request.method, sendsBody: body.source != nil)
+    }
+
     /// Uses the edited fields from now on. Another URL begins the chain of redirects anew, unless that would
     /// send a request twice that must not be.
     private func applyEdit() {
@@ -214,9 +248,9 @@ final class SerialExchanges: AttemptExchanges {
         // No response could prove that the earlier bytes belong to this request.
         if PartialRecord.identity(of: request) != PartialRecord.identity(of: before) { dropBytes() }
         exchange.hop.digest = nil
-        guard request.url != before.url, !exchange.hop.hasActed || attempt.spec.retry.repeatsNonIdempotent
+        guard request.url != before.url, !exchange.hop.hasActed || attempt.spec.allowsAnyRepetition
         else { return }
-        let hop = Hop(url: request.webURL, method: request.method, sendsBody: body.source != nil)
+        let hop = ownHop
         first = hop
         exchange.hop = hop
         pace(job: exchange.pacing?.job)
@@ -264,7 +298,7 @@ final class SerialExchanges: AttemptExchanges {
         return ResponseTable.Requested(
             hop: exchange.hop, range: range, hasIfRange: range != nil && continuation.hasIfRange,
             expects: expects && exchange.hop.sendsBody && body.byteCount ?? .max >= 1 << 20,
-            asksForCodings: response.codings != nil)
+            asksForCodings: response.codings != nil, hasBegunAgain: hasBegunAgain)
     }
 
     private var receiveBufferSize: Int {
@@ -358,4 +392,12 @@ final class SerialExchanges: AttemptExchanges {
         case nil: break
         }
     }
+}
+
+/// Progress of the note that an attempt may have sent a request that must not be sent twice.
+private enum RequestMarkState: Equatable {
+    case none
+    /// The reply comes later. `isFresh`: as in `AttemptMachine.Action.start`.
+    case asked(isFresh: Bool)
+    case made
 }

@@ -105,6 +105,7 @@ extension SerialExchanges: ExchangeOwner {
     ) throws(TransferError) -> AttemptMachine.HeadVerdict {
         switch judgement {
         case .take(let body):
+            hasBegunAgain = false
             // An upload keeps the response's body, if it has one.
             if attempt.spec.kind != .upload || head.hasBody(exchange.hop.method) && body.total != 0 {
                 try take(body, head)
@@ -117,6 +118,11 @@ extension SerialExchanges: ExchangeOwner {
         case .again(let change):
             self.change = change
             return .again
+        case .beginAgain:
+            hasBegunAgain = true
+            first = ownHop
+            redirect = ownHop
+            return .redirect(isDelayed: false)
         case .refuse where isOutdated, .ask where isOutdated, .followLater where isOutdated: return .again
         case .followLater(let next, let error, let delay):
             delayedRedirect = DelayedRedirect(next, after: attempt)

@@ -247,6 +247,7 @@ final class Application: Sendable {
         settings.watchedDirectories = paths.watched
         settings.downloads = downloads
         settings.connections = store.connections
+        settings.marker = store.dispatcher
         settings.quotas = store.quotas
         settings.isCutOff = { store.isCutOff }
         settings.fileSync = configuration.fileSync == .full ? .full : .none

@@ -17,5 +17,5 @@ extension Statements {
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
-    package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
+    package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql, parameters: 1)
 }

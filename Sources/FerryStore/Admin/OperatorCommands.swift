@@ -43,7 +43,8 @@ package final class OperatorCommands: Sendable {
                 return .failure(.notFound)
             }
             try adopt(&connection)
-            let rows = try connection.execute(Statements.readNodes)
+            let rows = try connection.execute(
+                Statements.readNodes, .nodes(leaseSeconds: context.configuration.leaseSeconds))
             let nodes = (0..<rows.rowCount).map { NodeStatus(rows, $0) }
             return nodes.first { $0.id == node }.map { .success($0) } ?? .failure(.notFound)
         }
@@ -51,8 +52,9 @@ package final class OperatorCommands: Sendable {
 
     /// Reads the status of all nodes.
     package func nodes(reply: @escaping Reply<[NodeStatus]>) {
-        reads.read("nodes", of: .service, reply) { connection throws(PostgresError) in
-            let rows = try connection.execute(Statements.readNodes)
+        reads.read("nodes", of: .service, reply) { [context] connection throws(PostgresError) in
+            let rows = try connection.execute(
+                Statements.readNodes, .nodes(leaseSeconds: context.configuration.leaseSeconds))
             return .success((0..<rows.rowCount).map { NodeStatus(rows, $0) })
         }
     }

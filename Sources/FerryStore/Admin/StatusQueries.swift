@@ -6,22 +6,24 @@ import Synchronization
 package final class StatusQueries: Sendable {
     private let reads: ReadPool
     private let metrics: StoreMetrics
+    private let leaseSeconds: Double
     /// Position of the search for the oldest queued job.
     private let oldestJobSearch = Mutex(OldestJobSearch())
 
-    init(_ reads: ReadPool, _ metrics: StoreMetrics) {
+    init(_ reads: ReadPool, _ context: StoreContext) {
         self.reads = reads
-        self.metrics = metrics
+        metrics = context.metrics
+        leaseSeconds = context.configuration.leaseSeconds
     }
 
     /// Reads the counts of unfinished work, the age of the oldest job and delivery, and the nodes.
     package func read(reply: @escaping Reply<StoreStatus>) {
-        let metrics = metrics
+        let (metrics, lease) = (metrics, Parameters.nodes(leaseSeconds: leaseSeconds))
         reads.read("status", of: .service, reply) { [self] connection throws(PostgresError) in
             let look = oldestJobSearch.withLock { $0 }
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.readStatus, look.parameters)
-                pipeline.send(Statements.readNodes)
+                pipeline.send(Statements.readNodes, lease)
             }
             let row = results.take(0)
             let nodes = results.take(1)
@@ -63,6 +65,15 @@ struct OldestJobSearch: Sendable {
     }
 }
 
+extension Parameters {
+    /// The parameters of read_nodes.sql.
+    static func nodes(leaseSeconds: Double) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(float64: leaseSeconds)
+        return parameters
+    }
+}
+
 extension NodeStatus {
     /// Reads a row of read_nodes.sql.
     init(_ rows: borrowing ResultSet, _ row: Int) {
@@ -70,6 +81,6 @@ extension NodeStatus {
             id: rows.identifier(row, 0), name: rows.text(row, 1), version: rows.text(row, 2),
             startedAt: rows.instant(row, 3), heartbeatAgeSeconds: rows.float64(row, 7),
             running: rows.int32(row, 4), isDraining: rows.bool(row, 5), isWorker: rows.bool(row, 6),
-            url: rows.textOrNil(row, 8))
+            url: rows.textOrNil(row, 8), isDead: rows.bool(row, 9))
     }
 }

@@ -273,7 +273,7 @@ extension Parameters {
         parameters.append(text: configuration.version)
         parameters.append(context.startedAt)
         parameters.append(int32: Int32(configuration.slots.busyCount))
-        parameters.append(bool: configuration.isWorker && nodeState.isDraining)
+        parameters.append(bool: configuration.isWorker && nodeState.isStopping)
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
         parameters.append(text: demand.json)

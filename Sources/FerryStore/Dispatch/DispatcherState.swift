@@ -26,6 +26,7 @@ struct DispatcherState {
     private var stored: [JobID: StoredAttempt] = [:]
     /// Events of running jobs that are not committed yet.
     private var resumptions: [ResumptionEvent] = []
+    private var marks = RequestMarks()
     private var queue: QueueView
     /// Results of one transaction. One after a statement has failed, so that a bad result fails alone.
     private var batchMax = Limits.resultBatchMax
@@ -94,7 +95,7 @@ struct DispatcherState {
     var idleMilliseconds: Int32 {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
-        if !endings.isEmpty || !resumptions.isEmpty { next = now }
+        if !endings.isEmpty || !resumptions.isEmpty || !marks.isEmpty { next = now }
         if let back = queueState.held.nextReturn { next = min(next, isLeasing ? back : now) }
         if let begin = queueState.held.nextRecording { next = min(next, begin) }
         if let look = dependents.nextLook { next = min(next, look) }
@@ -138,6 +139,7 @@ struct DispatcherState {
             endings.append(ending)
         case .resumed(let attempt, let offset):
             resumptions.append(ResumptionEvent(resumed: attempt, at: offset, now: context.clock.now()))
+        case .mark(let mark): marks.add(mark)
         case .wake: break
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
@@ -189,6 +191,7 @@ struct DispatcherState {
         // that the end of a transfer alone does not begin the next one.
         defer { queueState.beginHeld() }
         guard database.retryIn == .zero, now >= nextStep else { return }
+        if !marks.isEmpty { writeMarks() }
         if !resumptions.isEmpty { writeResumptions() }
         // An event of a running attempt is committed before the attempt's result.
         guard resumptions.isEmpty else { return }
@@ -411,6 +414,17 @@ struct DispatcherState {
         let effects = dependents.step(database, queueState)
         if effects.queuedCount > 0 { queueState.backlog.addUnknown() }
         if let due = effects.nextDue { schedulePromotion(at: due) }
+    }
+
+    /// Commits which attempts may have sent a request that must not be sent twice.
+    private mutating func writeMarks() {
+        do {
+            try marks.write(database, of: context.configuration.node)
+        } catch {
+            guard !error.isConnectionLost, !error.isRetryable else { return }
+            context.logger.error("requests could not be marked", metadata: ["error": "\(error)"])
+            wait()
+        }
     }
 
     /// Commits events of running jobs, in a transaction before that of results.

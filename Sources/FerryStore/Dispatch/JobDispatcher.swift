@@ -6,10 +6,12 @@ import Sys
 /// Commits results and leases the next jobs, both in one transaction.
 ///
 /// Results come from any thread; one thread owns the connection and begins what was leased.
-package final class JobDispatcher: ResultSink {
+package final class JobDispatcher: ResultSink, RequestMarker {
     enum Message: Sendable {
         case result(AttemptResult)
         case resumed(Attempt, Int64)
+        /// An attempt is about to send a request that must not be sent twice.
+        case mark(RequestMark)
         /// There may be queued jobs.
         case wake
         /// A waiting job is due at that time.
@@ -51,6 +53,11 @@ package final class JobDispatcher: ResultSink {
 
     /// Takes the offset at which a download has resumed. The mailbox is bounded: an attempt reports it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
+
+    /// The mailbox is bounded: an attempt asks once.
+    package func mark(_ attempt: Attempt, reply: @escaping @Sendable (Bool) -> Void) {
+        if !mailbox.send(.mark(RequestMark(lease: Lease(attempt), reply: reply))) { reply(false) }
+    }
 
     package func received(_ response: HostResponse) { queueState.hostState.health.note(response) }
 

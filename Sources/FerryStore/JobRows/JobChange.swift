@@ -64,11 +64,13 @@ struct JobChange: Sendable {
         dueAt = question.expiresAt
     }
 
-    /// The end of an attempt that was lost with its node.
-    init(lost job: JobID, attempt: Int32, node: NodeID, at now: Timestamp) {
+    /// The end of an attempt that was lost with its node. `wasUnsent`: its request must not be sent twice,
+    /// and no
+    /// byte of it was sent; the error would forbid another attempt (`Attempt.mayHaveActed`).
+    init(lost job: JobID, attempt: Int32, node: NodeID, wasUnsent: Bool, at now: Timestamp) {
         self.init(.loseNode, job)
         self.attempt = attempt
-        error = .attemptLost
+        if !wasUnsent { error = .attemptLost }
         ended = AttemptRecord.packedLost(number: attempt, node: node, at: now)
     }
 
@@ -121,7 +123,9 @@ extension JobChange {
         let changes = (0..<rows.rowCount).map { row in
             let (job, attempt): (JobID, Int32) = (rows.identifier(row, 0), rows.int32(row, 1))
             guard rows.bool(row, 3) else {
-                return JobChange(lost: job, attempt: attempt, node: rows.identifier(row, 2), at: now)
+                return JobChange(
+                    lost: job, attempt: attempt, node: rows.identifier(row, 2), wasUnsent: rows.bool(row, 4),
+                    at: now)
             }
             var change = JobChange(.giveBack, job)
             change.attempt = attempt

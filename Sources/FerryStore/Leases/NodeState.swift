@@ -70,6 +70,9 @@ final class NodeState: Sendable {
     /// `true` if this node begins no attempts and lets running ones end: it stops, or operators drain it.
     var isDraining: Bool { holds.withLock { $0.isStopping || $0.settings.drains } }
 
+    /// `true` once the process stops.
+    var isStopping: Bool { holds.withLock { $0.isStopping } }
+
     var isPaused: Bool { holds.withLock { $0.settings.isPaused } }
 
     /// Workers that are alive and do not drain: this node as it is now, the others as of the last heartbeat.

@@ -110,7 +110,8 @@ package final class Store: Sendable {
         let hostCommands = HostCommands(commands, reads, configuration.clock, hostLimitsLoader)
         let sessions = SessionCommands(commands, reads, sessionLoader)
         let operators = OperatorCommands(commands, reads, context, signals, nodeState)
-        let deliveryQueries = DeliveryQueries(commands, reads, jobs, signals)
+        let deliveryQueries = DeliveryQueries(
+            commands, reads, jobs, signals, context.configuration.credits)
         (self.jobs, self.jobCommands, self.sessions) = (jobs, jobCommands, sessions)
         (self.limits, self.tenantLimits, self.hostCommands) = (limits, tenantLimits, hostCommands)
         (self.operators, self.deliveryQueries) = (operators, deliveryQueries)
@@ -125,7 +126,7 @@ package final class Store: Sendable {
         webhooks = WebhookCommands(commands, reads, queries: deliveryQueries, context, signals)
         keys = KeyCommands(commands, reads, node: configuration.node)
         audit = AuditCommands(commands, reads)
-        status = StatusQueries(reads, context.metrics)
+        status = StatusQueries(reads, context)
         peers = PeerDirectory(reads, nodeState, leaseSeconds: configuration.leaseSeconds)
 
         schedules = ScheduleRunner(

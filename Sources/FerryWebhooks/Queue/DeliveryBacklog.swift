@@ -197,7 +197,11 @@ struct DeliveryBacklog {
     mutating func takeChangedDemand(total: Int) -> (demand: DeliveryDemand, gone: [ReceiverQueueID]) {
         var demand = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
         demand.fullTenants = fullTenants
-        for id in changed { if let queue = queues[id] { demand.queues[id] = queue.leaseCapacity } }
+        for id in changed {
+            guard let queue = queues[id] else { continue }
+            demand.queues[id] = queue.leaseCapacity
+            demand.pauses[id] = queue.breaker.opensAt
+        }
         changed = []
         defer { gone = [] }
         return (demand, gone.filter { queues[$0] == nil })

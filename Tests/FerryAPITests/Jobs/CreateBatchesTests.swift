@@ -103,4 +103,56 @@ struct CreateBatchesTests {
         let response = try Fixture().send("POST", "/v1/jobs/batch", #"{"jobs":[\#(jobs)]}"#)
         #expect(response.json["errors"]?.array?.count == ValidationErrors.countMax)
     }
+
+    /// Returns a download to `path` that depends on the jobs with these numbers.
+    private func download(_ path: String, after numbers: [Int] = [], _ more: String = "") -> String {
+        let after = numbers.map { "\"#/jobs/\($0)\"" }.joined(separator: ",")
+        let request = #""kind":"download","request":{"url":"http://a.example/"}"#
+        let place = #""destination":{"path":"\#(path)"\#(more)}"#
+        return #"{\#(request),\#(place),"schedule":{"depends_on":[\#(after)]}}"#
+    }
+
+    private func pointers(_ jobs: [String]) throws -> [String?] {
+        let body = #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
+        let response = try Fixture().send("POST", "/v1/jobs/batch", body)
+        guard response.status != 201 else { return [] }
+        #expect(response.status == 422)
+        return response.json["errors"]?.array?.map { error in
+            #expect(error["code"] == .string("duplicate"), "\(error)")
+            return error["pointer"]?.string
+        } ?? []
+    }
+
+    @Test("two jobs that replace the same file without a dependency between them are 422 with both pointers")
+    func sameDestination() throws {
+        let both = ["#/jobs/0/destination/path", "#/jobs/2/destination/path"]
+        #expect(try pointers([download("a"), download("b"), download("a")]) == both)
+        #expect(try pointers([download("a"), download("b", after: [0]), download("a")]) == both)
+        // The first two of three have an order, the last one has none.
+        let last = ["#/jobs/1/destination/path", "#/jobs/2/destination/path"]
+        #expect(try pointers([download("a"), download("a", after: [0]), download("a", after: [0])]) == last)
+        // Both forms of a letter are equal texts, and names of two files.
+        #expect(try pointers([download("\u{E9}"), download("e\u{301}")]) == [])
+    }
+
+    @Test("jobs with a dependency, direct or indirect, may replace the same file")
+    func orderedDestinations() throws {
+        #expect(try pointers([download("a"), download("a", after: [0])]) == [])
+        let indirect = [download("a"), small(), download("b", after: [0]), download("a", after: [2])]
+        #expect(try pointers(indirect) == [])
+        // More pairs than one pass over the dependencies judges.
+        let chain = (0..<200).map { download("\($0 % 100)", after: $0 == 0 ? [] : [$0 - 1]) }
+        #expect(try pointers(chain) == [])
+        let broken = chain.enumerated().map { $0.offset == 150 ? download("50") : $0.element }
+        #expect(try pointers(broken).count == 100)
+    }
+
+    @Test("directories, and files that are not replaced, may be named by several jobs")
+    func sharedDestinations() throws {
+        #expect(try pointers([download("a/", after: [], #","if_exists":"replace""#), download("a/")]) == [])
+        for choice in ["fail", "rename"] {
+            let other = download("a", after: [], #","if_exists":"\#(choice)""#)
+            #expect(try pointers([download("a"), other, other]) == [])
+        }
+    }
 }

@@ -387,7 +387,8 @@ struct ClientCommandTests {
             (503, "[+]database ok\n[!]room failed, not required\n[-]not_draining failed\nnot ready\n")
         }
         defer { draining.stop() }
-        #expect(run(Healthcheck.self, ["--url", draining.url]).status == 1)
+        let named = run(Healthcheck.self, ["--url", draining.url])
+        #expect(named.status == 1 && named.err.contains("Failed: not_draining.") && named.out.isEmpty)
         let notReady = run(Healthcheck.self, ["--json", "--url", draining.url])
         #expect(
             notReady.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#

@@ -139,9 +139,9 @@ private final class Capture: Sendable {
 }
 
 /// Runs a command in this process, as `ferry` would, with its own console.
-func run<Command: ParsableCommand>(_ type: Command.Type, _ arguments: [String], isTerminal: Bool = false)
-    -> Run
-{
+func run<Command: ParsableCommand>(
+    _ type: Command.Type, _ arguments: [String], isTerminal: Bool = false, answer: String? = nil
+) -> Run {
     let capture = Capture()
     var console = Console(
         out: { bytes in
@@ -149,6 +149,7 @@ func run<Command: ParsableCommand>(_ type: Command.Type, _ arguments: [String], 
             return true
         }, err: { text in capture.err.withLock { $0 += text } }, isTerminal: isTerminal)
     console.allowsColor = false
+    console.answer = { answer }
     var status: Int32 = 0
     Console.$current.withValue(console) {
         do {

@@ -94,6 +94,22 @@ struct FieldTests {
         #expect(errors { try read(#"{"name":"b","rate":9,"delay":9}"#) } == ["#/delay invalid_combination"])
     }
 
+    @Test(
+        "an unknown field names the nearest known one, also one of an object in the object",
+        arguments: [
+            ("rat", "rate"), ("dealy", "delay"), ("secrets", "secret"), ("on", "inner.on"),
+            ("list", "inner.list"), ("limit", nil), ("x", nil),
+            (String(repeating: "rate", count: 9_999), nil),
+        ] as [(String, String?)])
+    func nearest(_ name: String, _ known: String?) {
+        let hint = known.map { " Did you mean \($0)?" } ?? ""
+        #expect(
+            throws: InvalidFields("#/\(name)", "unknown_field", "There is no field of this name here." + hint)
+        ) {
+            try read(#"{"name":"b","\#(name)":1}"#)
+        }
+    }
+
     @Test("a merge patch keeps what it does not name, and null sets the default")
     func patch() throws {
         let before = try read(#"{"name":"b","rate":7,"delay":3,"inner":{"on":false,"list":["a"]}}"#)

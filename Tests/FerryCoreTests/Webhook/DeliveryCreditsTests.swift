@@ -42,6 +42,23 @@ struct DeliveryCreditsTests {
         #expect(count(credits, a) == 1 && count(credits, b) == 2)
     }
 
+    @Test("a receiver is paused until its circuit breaker closes, or the sender forgets it")
+    func pauses() {
+        let (credits, until) = (DeliveryCredits(), Timestamp(microseconds: 5))
+        var demand = DeliveryDemand(total: 7, queues: [a: 0], other: 4)
+        demand.pauses = [a: until]
+        credits.publish(demand)
+        #expect(credits.pausedUntil(a) == until && credits.pausedUntil(b) == nil)
+        // A demand without the receiver changes nothing.
+        credits.publish(DeliveryDemand(total: 7, queues: [b: 1], other: 4))
+        #expect(credits.pausedUntil(a) == until)
+        credits.publish(DeliveryDemand(total: 7, queues: [a: 3], other: 4))
+        #expect(credits.pausedUntil(a) == nil)
+        credits.publish(demand)
+        credits.publish(DeliveryDemand(total: 7, other: 4), gone: [a])
+        #expect(credits.pausedUntil(a) == nil)
+    }
+
     @Test("no tenant gets more than it leaves for others; a full tenant gets nothing")
     func tenants() {
         let credits = DeliveryCredits()

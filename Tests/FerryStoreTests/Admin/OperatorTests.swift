@@ -69,13 +69,14 @@ struct OperatorTests {
             busy.runner.begun.take().contains { $0.job == job.id }
         }
         #expect(drained.runner.begun.take().isEmpty)
-        _ = try ask { busy.store.operators.drain(id, false, reply: $0) }
-        eventually("it leases again") { leases(drained) }
-        // The status of the last heartbeat is shown until the next one.
-        eventually("it says so") {
+        // A heartbeat has said by then that it drains. The answer does not wait for the next one.
+        eventually("its heartbeat says so") {
             let nodes: Result<[NodeStatus], StoreError> = wait { busy.store.operators.nodes(reply: $0) }
-            return (try? nodes.get())?.contains { $0.id == id && !$0.isDraining } ?? false
+            return (try? nodes.get())?.contains { $0.id == id && $0.isDraining } ?? false
         }
+        #expect(try !ask { busy.store.operators.drain(id, false, reply: $0) }.isDraining)
+        #expect(try ask { busy.store.operators.nodes(reply: $0) }.allSatisfy { !$0.isDraining && !$0.isDead })
+        eventually("it leases again") { leases(drained) }
         _ = try ask { busy.store.operators.drain(id, true, reply: $0) }
         // A killed process leaves its row.
         var connection = try Connection(url: database.url)
@@ -86,6 +87,23 @@ struct OperatorTests {
         defer { restarted.store.stop() }
         #expect(leases(restarted))
         #expect(try ask { busy.store.operators.nodes(reply: $0) }.allSatisfy { !$0.isDraining })
+    }
+
+    @Test("a node without a heartbeat for the time of a lease is shown as dead")
+    func dead() throws {
+        let node = try TestNode(database.url, slots: 1)
+        defer { node.store.stop() }
+        var connection = try Connection(url: database.url)
+        let lease = node.store.context.configuration.leaseSeconds
+        try connection.execute(
+            script: """
+                INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+                SELECT gen_random_uuid(), n, '0', now(), now() - interval '1 second' * age, 0, false, true
+                FROM (VALUES ('late', \(lease) * 0.5), ('dead', \(lease) * 1.5)) AS u(n, age)
+                """)
+        let nodes = try ask { node.store.operators.nodes(reply: $0) }
+        #expect(nodes.filter(\.isDead).map(\.name) == ["dead"] && nodes.count == 3)
+        #expect(try ask { node.store.status.read(reply: $0) }.nodes.filter(\.isDead).map(\.name) == ["dead"])
     }
 
     @Test("settings with an older revision are ignored")

@@ -14,9 +14,11 @@ struct ClusterTests {
     init() throws { database = try TestDatabase(template: template) }
 
     /// Leaves the state of a killed process: a running job and a heartbeat `age` seconds ago.
-    private func leaveRunning(_ node: NodeID, age: Double, cancelRequested: Bool = false) throws -> JobID {
+    private func leaveRunning(
+        _ node: NodeID, age: Double, cancelRequested: Bool = false, method: String = "GET"
+    ) throws -> JobID {
         let api = try TestNode(database.url, isWorker: false)
-        let job = try api.submit(newJob()).id
+        let job = try api.submit(newJob(kind: method == "GET" ? .download : .data, method: method)).id
         api.store.stop()
         var connection = try Connection(url: database.url)
         try leaveRunning(node, age: age, cancelRequested: cancelRequested, &connection)
@@ -173,6 +175,55 @@ struct ClusterTests {
         node.waitUntilFinished(job)
         #expect(try node.job(job).get().record.state == .cancelled)
         #expect(node.runner.begun.count == 0)
+    }
+
+    @Test(
+        "a job whose node died before its POST was sent begins again; one whose POST may have been sent fails"
+    )
+    func unsentRequest() throws {
+        for (wasSent, isRestart) in [(false, false), (true, false), (false, true), (true, true)] {
+            let dead: NodeID = TestNode.identifiers.make()
+            let job = try leaveRunning(dead, age: isRestart ? 0 : 60, method: "POST")
+            if wasSent {
+                var parameters = Parameters()
+                parameters.append(dead)
+                parameters.appendArray(.uuid, [job]) { $0.append($1) }
+                parameters.appendArray(.int32, [Int32(1)]) { $0.append(int32: $1) }
+                var connection = try Connection(url: database.url)
+                #expect(try connection.execute(Statements.markRequests, parameters).identifiers() == [job])
+            }
+            let node =
+                try isRestart ? TestNode(database.url, id: dead) : TestNode(database.url, leaseSeconds: 2)
+            defer { node.store.stop() }
+            if wasSent {
+                node.waitUntilFinished(job)
+                let record = try node.job(job).get().record
+                #expect(record.state == .failed && node.runner.begun.count == 0)
+            } else {
+                let attempt = try node.attempt()
+                #expect(attempt.job == job && attempt.number == 2)
+                // The lost attempt is shown.
+                node.end(attempt, success)
+            }
+        }
+    }
+
+    @Test("a request is noted for the attempt that holds the lease, and for no other")
+    func markedRequest() throws {
+        let node = try TestNode(database.url, leaseSeconds: 300)
+        defer { node.store.stop() }
+        _ = try node.submit(newJob(kind: .data, method: "POST"))
+        let attempt = try node.attempt()
+        let isHeld = Signal<Bool>()
+        node.store.dispatcher.mark(attempt) { isHeld.fire($0) }
+        #expect(isHeld.wait() == [true])
+        var connection = try Connection(url: database.url)
+        let sent = Statement("read_sent", "SELECT sent_attempt FROM jobs")
+        #expect(try connection.execute(sent).int32(0, 0) == attempt.number)
+        try connection.execute(script: "UPDATE jobs SET attempt = attempt + 1")
+        node.store.dispatcher.mark(attempt) { isHeld.fire($0) }
+        #expect(isHeld.wait() == [false])
+        #expect(try connection.execute(sent).int32(0, 0) == attempt.number)
     }
 
     @Test("a lease that this process does not know is given back")

@@ -292,6 +292,34 @@ struct EventTests {
         try node.waitForDeliveries(0)
     }
 
+    @Test("a pending delivery shows until when the circuit breaker of its receiver is open")
+    func pausedReceiver() throws {
+        let credits = DeliveryCredits()
+        let node = try TestNode(database.url) { $0.credits = credits }
+        defer { node.store.stop() }
+        let job = newJob(webhook: true)
+        _ = try node.submit([job]).get()
+        node.end(try node.attempt(), success)
+        try node.waitForDeliveries(1)
+        let claimed = try claim(1, node)[0]
+        func shown() throws -> [Timestamp?] {
+            let queries = node.store.deliveryQueries
+            let page = try wait { queries.deliveries(of: .job(job.id), tenant: "acme", limit: 5, reply: $0) }
+                .get()
+            let one = try wait { queries.delivery(claimed.id, tenant: "acme", reply: $0) }.get()
+            return page.records.map(\.pausedUntil) + [one.pausedUntil]
+        }
+        #expect(try shown() == [nil, nil])
+        let until = Timestamp(microseconds: Sys.wallMicroseconds()) + 60
+        var demand = DeliveryDemand(total: 0, queues: [claimed.receiverQueue: 0], other: 0)
+        demand.pauses = [claimed.receiverQueue: until]
+        credits.publish(demand)
+        #expect(try shown() == [until, until])
+        record(claimed, .accepted, node)
+        try node.waitForDeliveries(0)
+        #expect(try shown() == [nil, nil], "it is not pending any more")
+    }
+
     @Test("a session's final event follows its deliveries, once each time it has drained")
     func drain() throws {
         let node = try TestNode(database.url)

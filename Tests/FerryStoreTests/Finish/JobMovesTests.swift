@@ -280,7 +280,7 @@ struct JobMovesTests {
     /// These move a job to another claim queue, or change its fields, and say nothing of its state.
     private static let others: Set<String> = [
         "add_dependencies", "flag_dependencies", "divert_jobs", "divert_running", "restore_claim_queues",
-        "edit_spec",
+        "edit_spec", "mark_requests",
     ]
 
     @Test("no other statement changes unfinished jobs")

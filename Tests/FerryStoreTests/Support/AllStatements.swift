@@ -46,8 +46,8 @@ extension Statements {
         acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readRemovableFiles, listJobs,
         readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
-        checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, waitForLock, readHealth,
-        readHeartbeats, readNodes, readPeer, removeFormerNodes,
+        checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, markRequests,
+        waitForLock, readHealth, readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,
         // Quotas
         countTenantJobs, countTransfers, endedJobs, listTenantLimits, readTenantLimits,

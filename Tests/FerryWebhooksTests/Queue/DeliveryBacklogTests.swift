@@ -243,7 +243,9 @@ struct DeliveryBacklogTests {
             guard backlog.next() != nil else { break }
             _ = backlog.finished(queue, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5)
         }
-        #expect(backlog.takeChangedDemand(total: 9).demand.queues == [queue: 0])
+        let paused = backlog.takeChangedDemand(total: 9).demand
+        #expect(paused.queues == [queue: 0])
+        #expect(paused.pauses == [queue: now + ReceiverCircuitBreaker.pauseMin])
         backlog.removeIdleQueues(now + 66)
         let gone = backlog.takeChangedDemand(total: 9).gone
         #expect(gone == [queue])

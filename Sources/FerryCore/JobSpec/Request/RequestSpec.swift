@@ -17,6 +17,8 @@ extension JobSpec {
         public var body: Body?
         /// Seconds without a byte after which an attempt fails.
         public var timeoutForRequest = 60.0
+        /// `Idempotency-Key` of all requests of the job, or `nil`; `job`: one that each job has of its own.
+        public var idempotencyKey: String?
         /// Content coding to ask for.
         public var acceptEncoding = AcceptEncoding.identity
         var boxedConnection: Boxed<ConnectionRules>?
@@ -60,6 +62,11 @@ extension JobSpec {
             visitor.object(
                 "body", &body, .of(.answered, kinds: [.download, .data]), "The body of the request.")
             visitor.field(
+                "idempotency_key", &idempotencyKey, .idempotencyKey,
+                .of(.never, column: "is_repeatable", determines: .idempotencyKey),
+                "Idempotency-Key of the job's requests, the same in all attempts; job: the identifier of the "
+                    + "job. With it, the request may be repeated whatever its method is.")
+            visitor.field(
                 "cache_policy", &CachePolicy.only, .of(.never),
                 "Use of a cache. This version has none, so that every request goes to the server.")
             visitor.field(
@@ -81,6 +88,7 @@ extension JobSpec {
                 return checkPatchedConnection(body)
             }
             checkMethod(body)
+            checkIdempotencyKey(body)
             checkAcceptEncoding(body)
             inheritConnection(body)
             checkConnection(body, url: body.context.requestURL)
@@ -114,6 +122,12 @@ extension JobSpec {
 }
 
 extension TextRule {
+    /// Visible characters of ASCII.
+    fileprivate static let idempotencyKey = TextRule(1...255, pattern: "^[!-~]{1,255}$") { key in
+        let isVisible = key.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        return isVisible ? nil : "A key has visible characters of ASCII only."
+    }
+
     fileprivate static let method = TextRule(
         1...32, pattern: "^[A-Z][A-Z0-9_-]{0,31}$", except: "^(TRACE|CONNECT)$"
     ) { method in
@@ -145,6 +159,13 @@ extension JobSpec.RequestSpec {
             fields.fail(
                 "body", "invalid_combination", "A \(method) request has no body; set method to POST.")
         }
+    }
+
+    private func checkIdempotencyKey(_ fields: FieldDecoder) {
+        guard idempotencyKey != nil, hasHeader("idempotency-key") else { return }
+        fields.fail(
+            "idempotency_key", "invalid_combination",
+            "Give either this or an Idempotency-Key header, which does not make the request repeatable.")
     }
 
     private func checkAcceptEncoding(_ fields: FieldDecoder) {

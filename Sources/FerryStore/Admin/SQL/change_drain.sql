@@ -4,6 +4,8 @@
 WITH raised AS (
     UPDATE operations SET revision = revision + 1 RETURNING revision
 ), changed AS (
-    UPDATE nodes SET drain_requested = $2::boolean FROM raised WHERE id = $1::uuid RETURNING id
+    -- If the node stops, its next heartbeat says that it drains.
+    UPDATE nodes SET drain_requested = $2::boolean, draining = is_worker AND $2::boolean
+    FROM raised WHERE id = $1::uuid RETURNING id
 )
 SELECT id, pg_notify('ferry', 'operations') FROM changed

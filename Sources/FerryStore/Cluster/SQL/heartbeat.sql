@@ -1,5 +1,5 @@
 -- Writes a node's heartbeat. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts, $9 its jobs under limits that all nodes share
+-- $6 whether it stops, $7 whether it runs attempts, $9 its jobs under limits that all nodes share
 -- (RateDemand), $10 its address for other nodes, or null.
 -- Returns the database's time, the number of nodes that have beaten within $8 seconds, the number of workers
 -- besides this node that do not drain, and of those that drain, the number of unfinished jobs, and the
@@ -11,7 +11,10 @@ WITH beat AS (
         $7::boolean, $9::text, $10::text)
     ON CONFLICT (id) DO UPDATE SET
         name = excluded.name, version = excluded.version, started_at = excluded.started_at,
-        heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,
+        heartbeat_at = excluded.heartbeat_at, running = excluded.running,
+        -- It stops, or operators drain it.
+        draining = excluded.draining
+            OR excluded.is_worker AND nodes.drain_requested AND nodes.started_at = excluded.started_at,
         is_worker = excluded.is_worker, rate_demand = excluded.rate_demand, url = excluded.url,
         -- A request to drain concerns the process that it was made to, not the next one.
         drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at,

@@ -4,8 +4,10 @@
 -- Locks: the returned jobs; skips rows that another transaction has locked.
 -- $1 dead nodes, $2 their last heartbeats, $3 how many jobs at most, $4 whether to look for nodes without a
 -- row. Returns ids, attempts, nodes and whether the job was only held and had not begun, as far as its row
--- says.
-SELECT j.id, j.attempt, j.node, j.state = 'queued' FROM jobs j
+-- says, and whether its request must not be sent twice and was not sent.
+SELECT j.id, j.attempt, j.node, j.state = 'queued',
+    NOT j.is_repeatable AND j.sent_attempt IS DISTINCT FROM j.attempt
+FROM jobs j
 WHERE j.node IS NOT NULL AND j.id = ANY (ARRAY(
         SELECT r.id FROM jobs r
         WHERE r.node = ANY (ARRAY(

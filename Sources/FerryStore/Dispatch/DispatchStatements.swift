@@ -1,0 +1,6 @@
+package import Postgres
+
+extension Statements {
+    package static let markRequests = make(
+        "mark_requests", PackageResources.mark_requests_sql, parameters: 3)
+}

@@ -95,6 +95,16 @@ class Postgres:
         self.process.send_signal(how)
         self.process.wait(60)
 
+    def kill(self):
+        """SIGKILL to all its processes, as when the machine loses power; the disk keeps what was written."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in [self.process.pid, *map(int, children)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(60)
+        # Until the last one has gone, the shared memory belongs to it, and the next postmaster does not start.
+        eventually(60, lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in children), "PostgreSQL is gone")
+
     def query(self, sql: str) -> str:
         return self._run("psql", "-h", "127.0.0.1", "-p", self.port, "-U", "soak", "-d", "ferry", "-Atc", sql)
 

@@ -93,7 +93,7 @@ final class BatchCreation: Sendable {
         }
     }
 
-    /// What a body asks for.
+    /// The members of a body.
     private struct Batch {
         var jobs: [JSONView]
         /// Group of the jobs that name none.

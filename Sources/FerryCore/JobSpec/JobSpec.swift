@@ -110,8 +110,8 @@ public struct JobSpec: FieldObject {
             "Name of the session: 1 to 128 letters, digits and -._~:@.")
         visitor.field(
             "group", &group, .groupName, .of(.never),
-            "Name of the job's group: 1 to 128 letters, digits and ._:-. The first job creates the group. null: "
-                + "no group.")
+            "Name of the job's group: 1 to 128 letters, digits and ._:-. The first job creates the group. "
+                + "null: no group.")
         visitor.field(
             "description", &description, .description, .of(.always),
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")

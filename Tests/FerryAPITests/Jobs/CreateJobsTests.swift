@@ -142,9 +142,9 @@ struct CreateJobsTests {
             job(#""metadata":{"a":"1","b":"2"},"schedule":{"priority":0.1}"#),
             job(#""metadata":{"a":"1","b":"2"},"schedule":{"priority":1},"segments":1"#),
         ] { #expect(try status(other, key: "k") == "idempotency_key_reused", "\(other)") }
-        let batch = "/v1/jobs/batch"
-        #expect(try status(#"{"jobs":[\#(first),\#(first)]}"#, batch, key: "b") == "201")
-        #expect(try status("{\"jobs\" : [\(first),\n\(first)]}", batch, key: "b") == "true")
+        let (batch, second) = ("/v1/jobs/batch", small())
+        #expect(try status(#"{"jobs":[\#(first),\#(second)]}"#, batch, key: "b") == "201")
+        #expect(try status("{\"jobs\" : [\(first),\n\(second)]}", batch, key: "b") == "true")
         #expect(try status(#"{"jobs":[\#(first)]}"#, batch, key: "b") == "idempotency_key_reused")
     }
 

@@ -20,6 +20,7 @@ struct ConditionalRequestTests {
         let schedule = try id("/v1/schedules", #"{"interval":60,"job":\#(small())}"#)
         let operation = try id("/v1/jobs/suspend", #"{"filter":{"session":"s"}}"#)
         #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)
+        #expect(try fixture.send("POST", "/v1/job_groups", #"{"name":"night"}"#).status == 201)
         return [
             .readJob: "/v1/jobs/\(job)", .readWebhook: "/v1/webhooks/\(endpoint)",
             .readDelivery: "/v1/deliveries/\(delivery)", .readKey: "/v1/admin/keys/\(key)",
@@ -27,7 +28,7 @@ struct ConditionalRequestTests {
             .readLimits: "/v1/admin/limits", .readWindows: "/v1/admin/windows",
             .readHost: "/v1/admin/hosts/a.example", .openapi: "/openapi.json", .docs: "/docs",
             .readBulkOperation: "/v1/operations/\(operation)",
-            .readTenantLimits: "/v1/admin/tenants/acme/limits",
+            .readTenantLimits: "/v1/admin/tenants/acme/limits", .readJobGroup: "/v1/job_groups/night",
         ]
     }
 

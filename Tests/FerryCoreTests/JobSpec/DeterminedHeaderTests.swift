@@ -12,6 +12,7 @@ struct DeterminedHeaderTests {
     private static let jobs = [
         "accept_encoding": #"{"request":{"accept_encoding":"gzip"}}"#,
         "auth": #"{"request":{"auth":{"type":"basic","user":"u","password":"p"}}}"#,
+        "idempotency_key": #"{"request":{"idempotency_key":"k"}}"#,
         "segments": #"{"segments":2}"#, "mirrors": #"{"mirrors":["https://b.example/f"]}"#,
     ]
 

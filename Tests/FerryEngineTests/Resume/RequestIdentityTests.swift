@@ -12,6 +12,7 @@ struct RequestIdentityTests {
         "timeout_for_request": "9", "accept_encoding": #""gzip""#, "http_version": #""1.1""#,
         "proxy": #"{"url":"http://p.example:3128"}"#,
         "auth": #"{"type":"basic","user":"u","password":"p"}"#, "tls": #"{"minimum_version":"1.3"}"#,
+        "idempotency_key": #""k""#,
     ]
 
     /// Returns a download with these members of the request.

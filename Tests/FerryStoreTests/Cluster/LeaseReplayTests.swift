@@ -178,7 +178,8 @@ struct LeaseReplayTests {
                 EXECUTE submit_jobs('{\(Self.job)}', '{acme}', '{default}', '{data}', '{\(lease)}', '{0.5}',
                     '{NULL}', '{tomorrow}', '{http://a.example:80}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}',
                     '{NULL}', '{NULL}', now(), '\(Self.nodes[node])', '{NULL}', '{NULL}', '{7}',
-                    '{now}', '{}', '{}', '{}', 0, '{false}', '{""}', '{true}', '{true}')
+                    '{now}', '{}', '{}', '{}', 0, '{false}', '{""}', '{true}', '{true}', NULL,
+                    NULL, NULL, NULL, NULL, 0)
                 """)
     }
 

@@ -79,6 +79,7 @@ struct PlanCall {
     static let whole: [String: String] = [
         "check_rows": "verifies each row, when an operator asks for it",
         "count_tenants": "counts the unfinished jobs of each tenant, at most every few seconds",
+        "finish_job_groups": "calls a function, whose plans are not shown",
         "free_session_count": "reads views of the server",
         "late_history": "reads a partition once, before it is dropped",
         "read_health": "reads views of the server",

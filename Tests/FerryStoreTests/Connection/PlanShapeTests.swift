@@ -23,10 +23,11 @@ extension PlanTests {
         let calls = PlanCall.all.filter { $0.role == role }
         let empty = try TestDatabase(template: template)
         var connection = try Connection(url: empty.url, options: role.options)
+        try Self.prepare(calls, &connection)
         let before = try calls.map { try Self.shape(of: $0, &connection) }
         var large = try Self.prepared(calls, role)
         for (call, shape) in zip(calls, before) where call.statement.name != "check_rows" {
-            let other = try Self.shape(of: call, &large, isPrepared: true)
+            let other = try Self.shape(of: call, &large)
             #expect(other == shape, "\(call.statement.name)")
         }
         try large.execute(script: "ROLLBACK")
@@ -58,17 +59,22 @@ extension PlanTests {
     private static func prepared(_ calls: [PlanCall], _ role: PlanCall.Role) throws -> Connection {
         var connection = try Connection(url: try LongHistory.shared.get().url, options: role.options)
         try connection.execute(script: "BEGIN; ANALYZE")
-        for call in calls {
-            try connection.execute(script: "PREPARE \(call.statement.name) AS \(call.statement.sql)")
-        }
+        try prepare(calls, &connection)
         return connection
     }
 
+    /// Prepares each statement once. A statement may have several calls.
+    private static func prepare(_ calls: [PlanCall], _ connection: inout Connection) throws {
+        var names: Set<String> = []
+        for statement in calls.map(\.statement) where names.insert(statement.name).inserted {
+            try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
+        }
+    }
+
     private static func shape(
-        of call: PlanCall, _ connection: inout Connection, isPrepared: Bool = false
+        of call: PlanCall, _ connection: inout Connection
     ) throws -> PlanShape {
         let (name, count) = (call.statement.name, call.statement.parameterCount)
-        if !isPrepared { try connection.execute(script: "PREPARE \(name) AS \(call.statement.sql)") }
         let arguments = Array(repeating: "NULL", count: count).joined(separator: ", ")
         let execution = name + (count == 0 ? "" : "(\(arguments))")
         let text = try connection.execute(

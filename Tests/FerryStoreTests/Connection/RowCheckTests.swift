@@ -69,6 +69,18 @@ struct RowCheckTests {
     private static let started = Told(type: .jobStarted, state: .running)
     private static let succeeded = Told(type: .jobSucceeded, state: .succeeded)
 
+    /// Adds a group with the second identifier.
+    private static func group(_ columns: String = "", _ values: String = "") -> String {
+        """
+        INSERT INTO job_groups (id, created_at, tenant, name\(columns)) VALUES (\(two), now(), 'acme',
+            'night'\(values));
+        """
+    }
+
+    private static let groupCounts = """
+        INSERT INTO job_group_counts (job_group, shard, queued) VALUES (\(two), 'a', 1);
+        """
+
     private static func session(last: Int) -> String {
         "INSERT INTO sessions (tenant, name, last_sequence) VALUES ('acme', 'a', \(last));"
     }
@@ -82,7 +94,7 @@ struct RowCheckTests {
     }
 
     static let consistent = [
-        "", job("state", "'queued'"),
+        "", job("state", "'queued'"), group() + groupCounts + job("state, job_group", "'queued', \(two)"),
         "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, false, 'a', '0');"
             + job("state, node, attempt, started_at", "'running', \(two), 1, now()", count: "running"),
         finished("state, error", "'failed', '{}'"),
@@ -214,6 +226,16 @@ struct RowCheckTests {
             VALUES (\(one), now(), now(), false, now(), 'acme', '{}', '{}');
             """
         ),
+        ("the group of an unfinished job exists", job("state, job_group", "'queued', \(two)")),
+        (
+            "the counts of the unfinished jobs of a group",
+            group() + job("state, job_group", "'queued', \(two)")
+        ),
+        (
+            "a finished group has no unfinished jobs",
+            group(", closed_at, finished_at", ", now(), now()") + groupCounts
+                + job("state, job_group", "'queued', \(two)")
+        ),
         (
             "limits and connections of a host",
             "INSERT INTO hosts (origin) VALUES ('http://a:80');"
@@ -237,7 +259,7 @@ struct RowCheckTests {
     @Test("every rule of the statement has a row here that breaks it")
     func rules() {
         let texts = Statements.checkRows.sql.matches(of: /(?:\(|SELECT )'([a-z]+ [^']{12,})',/).map(\.1)
-        #expect(Set(texts).count == 36)
+        #expect(Set(texts).count == 39)
         for text in texts { #expect(Self.broken.contains { text.hasPrefix($0.rule) }, "\(text)") }
     }
 

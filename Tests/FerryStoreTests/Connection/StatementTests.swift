@@ -125,13 +125,18 @@ struct StatementTests {
         let schema = Migrator.migrations.map { String(decoding: $0.sql, as: UTF8.self) }.joined()
         let indexes = schema.matches(of: /-- Used by ([a-z_,\s\-]+)\.\nCREATE INDEX (\w+) ON (\w+)/)
         #expect(indexes.count == schema.components(separatedBy: "\nCREATE INDEX ").count - 1)
+        // EXPLAIN does not show the plans of a function.
+        let functions = Dictionary(
+            schema.matches(of: /CREATE FUNCTION (\w+)\([^$]*\$\$([^$]*)\$\$/).map { (String($0.1), $0.2) },
+            uniquingKeysWith: { first, _ in first })
         // The indexes of partitions have other names.
         for match in indexes where match.3 != "finished_jobs" {
             for name in match.1.matches(of: /[a-z_]+/) {
                 let scans = ["using \(match.2) on", "Bitmap Index Scan on \(match.2) "]
-                let isUsed = plans.contains { plans in
-                    scans.contains { plans[String(name.0)]?.contains($0) == true }
-                }
+                let isUsed =
+                    plans.contains { plans in
+                        scans.contains { plans[String(name.0)]?.contains($0) == true }
+                    } || functions[String(name.0)]?.contains("FROM \(match.3) ") == true
                 #expect(isUsed, "\(name.0) does not use \(match.2)")
             }
         }

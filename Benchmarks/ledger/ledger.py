@@ -1,7 +1,7 @@
 """What one small job costs, for each stage: instructions, allocations, system calls, SQL statements, bytes of WAL.
 
     python3 Benchmarks/ledger/ledger.py [--ferry .build/release/ferry] [--jobs 1000] [--default-limit]
-                                        [--record FILE] [--table FILE]
+                                        [--group NAME] [--record FILE] [--table FILE]
     python3 Benchmarks/ledger/ledger.py --check | --record-budget
 
 Downloads files of 1 KiB from an nginx on loopback, first with one job per request, then with 100 jobs per request,
@@ -13,13 +13,15 @@ and prints a Markdown table of counts per job. Three runs of the service count d
   counts the voluntary context switches of the service's threads in the same run.
 
 A stage is a group of threads (`STAGES`). Each connection to the database is named after the thread that uses it.
-A tracer slows the service down, so the figures contain no times. callgrind has no SHA instructions and clears memory
-byte by byte, so it counts more instructions than the processor executes.
+A tracer slows the service down, so the figures contain no times. callgrind has no SHA instructions, so it counts more
+instructions than the processor executes. It counts an instruction that repeats (`rep stosb`) once for each byte; whether
+glibc uses those depends on the processor, so the service runs without them.
 
 System calls that only wait for another thread or wake it depend on timing. They have a row of their own (`WAITS`). So
 have voluntary context switches (`SWITCHES`): a system call that blocks causes one.
 
 The service has no limit of connections per host. With `--default-limit` it has its default limit, as most users run it.
+With `--group` all jobs belong to a group.
 
 `--check` compares instructions, allocations and system calls with `budget.json` beside this file (`budget.py` has the
 rules); `--record-budget` writes that file. Both submit over one connection: each request is then a transaction of its
@@ -208,9 +210,9 @@ def table(sample: dict) -> str:
 class Service:
     """A service behind a tracer, on a database of its own."""
 
-    def __init__(self, binary: str, database, counter, settings: dict[str, str]) -> None:
+    def __init__(self, binary: str, database, counter, settings: dict[str, str], group: str | None) -> None:
         from core import env, httpc
-        self.httpc, self.database = httpc, database
+        self.httpc, self.database, self.group = httpc, database, group
         self.port = free_port()
         authorization = f"Authorization: Bearer {KEY}\r\n"
         self.request = functools.partial(httpc.request, port=self.port, headers=authorization)
@@ -246,7 +248,8 @@ class Service:
     def run(self, origin, count: int, size: int, connections: int, tag: str) -> None:
         """Submits `count` downloads, `size` in each request, and returns when all have succeeded."""
         jobs = [{"kind": "download", "request": {"url": origin.url(f"/file/{tag}/{number}")},
-                 "destination": {"path": f"{tag}/{number % 100}/{number}"}} for number in range(count)]
+                 "destination": {"path": f"{tag}/{number % 100}/{number}"},
+                 **({"group": self.group} if self.group else {})} for number in range(count)]
         if size == 1:
             requests = [self.request("POST", "/v1/jobs", job) for job in jobs]
         else:
@@ -291,7 +294,9 @@ class Callgrind:
                        f"--callgrind-out-file={self.out}"]
         library = folder / "openat2.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / "openat2.c", "-ldl"], check=True)
-        self.environment = {"LD_PRELOAD": str(library)}
+        # Vector loops in place of `rep stosb` and `rep movsb`, of which callgrind counts each byte as an instruction.
+        loops = [f"glibc.cpu.x86_rep_{name}_threshold={1 << 40}" for name in ("stosb", "movsb")]
+        self.environment = {"LD_PRELOAD": str(library), "GLIBC_TUNABLES": ":".join(loops)}
 
     def begin(self, service: Service) -> None:
         self._command(service, "dump")
@@ -385,7 +390,8 @@ def limit_settings(is_default: bool) -> dict[str, str]:
     return {} if is_default else {"FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none"}
 
 
-def measure(binary: str, jobs: int, connections: int, counters, settings: dict[str, str]) -> dict:
+def measure(binary: str, jobs: int, connections: int, counters, settings: dict[str, str],
+            group: str | None = None) -> dict:
     """Counts per job: size of a request → stage → kind."""
     from bench import Nginx
     from core import env, postgres
@@ -406,7 +412,7 @@ def measure(binary: str, jobs: int, connections: int, counters, settings: dict[s
                 database = postgres.Postgres()
                 run.callback(database.stop)
                 database.start()
-                service = Service(str(stripped), database, counter, settings)
+                service = Service(str(stripped), database, counter, settings, group)
                 run.callback(service.stop)
                 for size in SIZES:
                     service.run(origin, WARM_JOBS, size, connections, f"warm{size}")
@@ -450,6 +456,7 @@ def main() -> None:
                                                  f"{BUDGET_JOBS} with --check and --record-budget")
     parser.add_argument("--default-limit", action="store_true",
                         help="runs the service with its default limit of connections per host, not without a limit")
+    parser.add_argument("--group", help="name of a group of all jobs")
     parser.add_argument("--record", type=pathlib.Path, help="writes the counts to this file as JSON, too")
     parser.add_argument("--table", type=pathlib.Path, help="prints the table of a recorded file and measures nothing")
     parser.add_argument("--check", action="store_true", help="fails if a job costs more than its budget")
@@ -464,8 +471,8 @@ def main() -> None:
         parser.error("--jobs must be a multiple of 100")
     if words.check and words.record_budget:
         parser.error("--check and --record-budget exclude each other")
-    if compares and words.default_limit:
-        parser.error("the budget is that of a service without a limit: it excludes --default-limit")
+    if compares and (words.default_limit or words.group):
+        parser.error("the budget is that of a job without a group or a limit: it excludes --default-limit and --group")
     settings = limit_settings(words.default_limit)
     allowed = budget.read(BUDGET, [*STAGES], SIZES, jobs) if words.check else None
     check_tools(words.ferry)
@@ -481,7 +488,7 @@ def main() -> None:
     def run() -> dict:
         if compares:
             return measure(words.ferry, jobs, BUDGET_CONNECTIONS, counters, settings)
-        return measure(words.ferry, jobs, CONNECTIONS, (Statements, Strace, Callgrind), settings)
+        return measure(words.ferry, jobs, CONNECTIONS, (Statements, Strace, Callgrind), settings, words.group)
 
     with working_folder():
         if words.check:

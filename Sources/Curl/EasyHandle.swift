@@ -129,7 +129,7 @@ final class EasyHandle {
         var info = TransferInfo()
         info.status = long(CURLINFO_RESPONSE_CODE)
         info.hasWholeHead = context.hasWholeHead
-        info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
+        info.httpVersion = Self.versionName(long(CURLINFO_HTTP_VERSION))
         info.timings = TransferTimings(
             nameLookup: offset(CURLINFO_NAMELOOKUP_TIME_T), connect: offset(CURLINFO_CONNECT_TIME_T),
             appConnect: offset(CURLINFO_APPCONNECT_TIME_T), preTransfer: offset(CURLINFO_PRETRANSFER_TIME_T),
@@ -157,7 +157,16 @@ final class EasyHandle {
         CurlError.sslConnectError, CurlError.sslCipher, CurlError.peerFailedVerification,
         CurlError.sslIssuerError, CurlError.pinnedKeyMismatch,
     ]
-    private static let versionNames = [1: "1.0", 2: "1.1", 3: "2", 4: "2", 5: "2", 30: "3", 31: "3"]
+
+    private static func versionName(_ version: Int) -> String {
+        switch version {
+        case 1: "1.0"
+        case 2: "1.1"
+        case 3, 4, 5: "2"
+        case 30, 31: "3"
+        default: ""
+        }
+    }
 
     /// Returns the outcome of the transfer. `blockedAddress` is set only if the transfer failed because the
     /// delegate refused an address: libcurl may have used another one.

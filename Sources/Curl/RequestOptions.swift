@@ -164,9 +164,13 @@ extension EasyHandle {
             }
             // "Name:" removes the field in libcurl; "Name;" sends it with an empty value.
             let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
-            let text = isBlank ? header.name + ";" : header.name + ": " + header.value
+            var text = ""
+            text.reserveCapacity(header.name.utf8.count + header.value.utf8.count + 2)
+            text += header.name
+            text += isBlank ? ";" : ": "
+            if !isBlank { text += header.value }
             lines.append(try header.hasOctets ? .octets(octets(text)) : .text(text))
-            namesExpect = namesExpect || header.name.lowercased() == "expect"
+            namesExpect = namesExpect || header.name.utf8.count == 6 && header.name.lowercased() == "expect"
         }
         // Waiting for "100 Continue" costs a round trip, and one second if the server does not support it.
         var expects = request.expectsContinue

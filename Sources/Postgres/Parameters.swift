@@ -26,6 +26,9 @@ public struct Parameters: Sendable {
         case jsonb = 3802
     }
 
+    /// Number of parameters that most statements do not exceed.
+    private static let expectedCount = 40
+
     /// Dimensions, null flag, element type, length and lower bound (array_recv), before `endArray` sets them.
     private static let emptyArrayHeader = [UInt8](repeating: 0, count: 20)
 
@@ -37,9 +40,11 @@ public struct Parameters: Sendable {
     private var elementCount: Int32 = 0
     private var hasNullElement = false
 
-    /// Creates an empty list. `capacity`: expected number of bytes.
-    public init(capacity: Int = 0) {
-        if capacity > 0 { bytes.reserveCapacity(capacity) }
+    /// Creates an empty list. `capacity`: expected number of bytes; 0 if no parameter follows.
+    public init(capacity: Int = 256) {
+        guard capacity > 0 else { return }
+        bytes.reserveCapacity(capacity)
+        entries.reserveCapacity(Self.expectedCount)
     }
 
     /// Number of complete parameters.

@@ -61,23 +61,39 @@ extension TextRule {
             1...Limits.pathByteCountMax, pattern: "^\(part)(/\(part))*\(mayBeDirectory ? "/?" : "")$",
             except: #"(^|/)(\.\.?(/|$)|\.ferry-)"#
         ) { path in
-            var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-            if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }
-            return if !NameCharacters.areAllowed(in: path) {
-                "A path has \(NameCharacters.rule)."
-            } else if path.utf8.first == UInt8(ascii: "/") {
-                "A path is relative to the storage root; it does not begin with a slash."
-            } else if parts.contains(where: {
-                $0.isEmpty || $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8)
-            }) {
-                "A path has no empty, \".\" or \"..\" parts."
-            } else if parts.contains(where: { $0.count > 255 }) {
-                "Each part of a path may have 255 bytes."
-            } else if parts.contains(where: { $0.starts(with: ".ferry-".utf8) }) {
-                "Names that begin with \".ferry-\" are the service's own."
-            } else {
-                nil
+            if !NameCharacters.areAllowed(in: path) { return "A path has \(NameCharacters.rule)." }
+            if path.utf8.first == UInt8(ascii: "/") {
+                return "A path is relative to the storage root; it does not begin with a slash."
             }
+            var faults = PartFaults()
+            var rest = path.utf8[...]
+            while let slash = rest.firstIndex(of: UInt8(ascii: "/")) {
+                faults.check(rest[..<slash])
+                rest = rest[rest.index(after: slash)...]
+            }
+            if !mayBeDirectory || !rest.isEmpty || path.isEmpty { faults.check(rest) }
+            return faults.message
         }
+    }
+}
+
+/// What is wrong with the parts of a path.
+private struct PartFaults {
+    private var hasRelative = false
+    private var hasTooLong = false
+    private var hasReserved = false
+
+    mutating func check(_ part: Substring.UTF8View) {
+        let byteCount = part.count
+        if byteCount <= 2, part.allSatisfy({ $0 == UInt8(ascii: ".") }) { hasRelative = true }
+        if byteCount > 255 { hasTooLong = true }
+        if part.starts(with: ".ferry-".utf8) { hasReserved = true }
+    }
+
+    /// The sentence about the first fault, or `nil` if there is none.
+    var message: String? {
+        if hasRelative { return "A path has no empty, \".\" or \"..\" parts." }
+        if hasTooLong { return "Each part of a path may have 255 bytes." }
+        return hasReserved ? "Names that begin with \".ferry-\" are the service's own." : nil
     }
 }

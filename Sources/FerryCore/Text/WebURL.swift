@@ -261,10 +261,13 @@ private struct Reference {
 
     init(_ text: String) {
         var rest = text[...]
-        if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) { rest = rest[..<hash] }
-        if let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?")) {
-            query = String(rest[rest.utf8.index(after: mark)...])
-            rest = rest[..<mark]
+        let isEnd = { (byte: UInt8) in byte == UInt8(ascii: "#") || byte == UInt8(ascii: "?") }
+        if let end = rest.utf8.firstIndex(where: isEnd) {
+            if rest.utf8[end] == UInt8(ascii: "?") {
+                let after = rest[rest.utf8.index(after: end)...]
+                query = String(after[..<(after.utf8.firstIndex(of: UInt8(ascii: "#")) ?? after.endIndex)])
+            }
+            rest = rest[..<end]
         }
         if let colon = rest.utf8.firstIndex(of: UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
             scheme = rest[..<colon]

@@ -176,7 +176,18 @@ final class Registry: Sendable {
     /// Number of attempts by tenant.
     var countsByTenant: [String: Int] {
         entries.withLock { entries in
-            entries.values.reduce(into: [:]) { $0[$1.attempt.tenant, default: 0] += 1 }
+            var counts: [String: Int] = [:]
+            // Attempts of one tenant often follow each other, and comparing costs less than hashing.
+            var (tenant, count) = ("", 0)
+            for entry in entries.values {
+                if entry.attempt.tenant != tenant {
+                    if count > 0 { counts[tenant, default: 0] += count }
+                    (tenant, count) = (entry.attempt.tenant, 0)
+                }
+                count += 1
+            }
+            if count > 0 { counts[tenant, default: 0] += count }
+            return counts
         }
     }
 

@@ -179,7 +179,8 @@ struct RequestBuilder: Sendable {
             headers.append(.init("Idempotency-Key", key == "job" ? attempt.job.description : key))
         }
         func add(_ name: String, _ value: String?) {
-            if let value, !named.contains(name.lowercased()) { headers.append(.init(name, value)) }
+            guard let value, named.isEmpty || !named.contains(name.lowercased()) else { return }
+            headers.append(.init(name, value))
         }
         add("User-Agent", userAgent)
         // Without the field the server may use any coding (RFC 9110 §12.5.3), and the bytes would not be the

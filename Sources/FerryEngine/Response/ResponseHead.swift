@@ -22,6 +22,7 @@ package struct ResponseHead: Sendable, Equatable {
     package init(status: Int, isHTTP1: Bool) {
         self.status = status
         self.isHTTP1 = isHTTP1
+        headers.reserveCapacity(16)
     }
 
     /// Appends a field. Length and media type, which are asked for often, are parsed here once.
@@ -51,16 +52,20 @@ package struct ResponseHead: Sendable, Equatable {
     }
 
     private mutating func noteLength(_ value: String) {
-        for part in value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
-            let digits = trim(part)
+        var rest = value.utf8[...]
+        while true {
+            let comma = rest.firstIndex(of: UInt8(ascii: ","))
+            let digits = trim(rest[..<(comma ?? rest.endIndex)])
             guard case .some(let length) = announcedLength, !digits.isEmpty,
                 digits.allSatisfy({ (48...57).contains($0) }),
-                let number = Int64(String(Substring(digits))), length == nil || length == number
+                let number = Int64(Substring(digits)), length == nil || length == number
             else {
                 announcedLength = nil
                 return
             }
             announcedLength = number
+            guard let comma else { return }
+            rest = rest[rest.index(after: comma)...]
         }
     }
 
@@ -283,13 +288,15 @@ package struct ResponseHeadParser: Sendable {
 
     /// `HTTP/1.1 200 OK` or `HTTP/2 200`.
     private mutating func takeStatusLine(_ line: UnsafeBufferPointer<UInt8>) -> Step {
-        let words = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
-        guard words.count >= 2, words[0].starts(with: "HTTP/".utf8), words[1].count == 3,
-            words[1].allSatisfy({ (48...57).contains($0) }),
-            let status = Int(String(decoding: words[1], as: UTF8.self)),
-            status >= 100
+        guard let space = line.firstIndex(of: 0x20) else { return .invalid(HeadRule.statusLine) }
+        let version = line[..<space]
+        let digits = line[(space + 1)...].prefix { $0 != 0x20 }
+        guard version.starts(with: "HTTP/".utf8), digits.count == 3,
+            digits.allSatisfy({ (48...57).contains($0) })
         else { return .invalid(HeadRule.statusLine) }
-        head = ResponseHead(status: status, isHTTP1: words[0].dropFirst(5).first == UInt8(ascii: "1"))
+        let status = digits.reduce(0) { $0 * 10 + Int($1 - 48) }
+        guard status >= 100 else { return .invalid(HeadRule.statusLine) }
+        head = ResponseHead(status: status, isHTTP1: version.dropFirst(5).first == UInt8(ascii: "1"))
         return .more
     }
 }

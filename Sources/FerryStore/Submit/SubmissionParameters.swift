@@ -5,7 +5,7 @@ import Postgres
 extension SubmissionBatch {
     /// The parameters of submit_jobs.sql.
     func plainParameters(of chosen: [Int], _ queues: SubmissionQueues, epoch: Int64) -> Parameters {
-        guard !chosen.isEmpty else { return Parameters() }
+        guard !chosen.isEmpty else { return Parameters(capacity: 0) }
         var parameters = parameters(of: chosen)
         appendHints(chosen, to: &parameters)
         appendClaimQueues(chosen, queues, to: &parameters)
@@ -21,7 +21,7 @@ extension SubmissionBatch {
     /// $1 to $17 of submit_jobs.sql.
     private func parameters(of chosen: [Int]) -> Parameters {
         let jobs = chosen.flatMap { submissions[$0].jobs }
-        guard !jobs.isEmpty else { return Parameters() }
+        guard !jobs.isEmpty else { return Parameters(capacity: 0) }
         let leased = chosen.flatMap { leases[$0] }
         var parameters = Parameters(capacity: jobs.count * 1024)
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
@@ -77,7 +77,7 @@ extension SubmissionBatch {
 
     /// The parameters of submit_keyed_jobs.sql.
     func keyedParameters(of chosen: [Int], _ queues: SubmissionQueues, epoch: Int64) -> Parameters {
-        guard !chosen.isEmpty else { return Parameters() }
+        guard !chosen.isEmpty else { return Parameters(capacity: 0) }
         var parameters = parameters(of: chosen)
         parameters.beginArray(.int32)
         for index in chosen {

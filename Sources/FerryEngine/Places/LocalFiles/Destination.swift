@@ -38,6 +38,15 @@ struct Destination: Sendable {
         isManaged = location == .managedFile
     }
 
+    /// Name of the directory among the objects of a batch (`CommitBatch.object`).
+    var directoryKey: [UInt8] {
+        var key: [UInt8] = []
+        key.reserveCapacity(directory.utf8.count + 4)
+        withUnsafeBytes(of: root.descriptor) { key.append(contentsOf: $0) }
+        key.append(contentsOf: directory.utf8)
+        return key
+    }
+
     /// The directory; `nil` if it is missing or cannot be opened. Then no file can be found, removed or
     /// written there, so callers need not know why.
     var openDirectory: StorageDirectory? { try? root.directory(directory, making: false) }

@@ -81,7 +81,7 @@ final class LocalFileContent: PendingContent {
     }
 
     private func shared(_ batch: CommitBatch) throws(TransferError) -> SharedDirectory {
-        try batch.object(Array("\(destination.root.descriptor):\(destination.directory)".utf8)) {
+        try batch.object(destination.directoryKey) {
             () throws(TransferError) in
             SharedDirectory(try destination.root.directory(destination.directory, making: true))
         }

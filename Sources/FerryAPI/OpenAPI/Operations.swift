@@ -11,7 +11,8 @@ extension Operation {
         case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .listBulkOperations, .readBulkOperation,
             .cancelBulkOperation:
             "operations"
-        case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs:
+        case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs,
+            .suspendJobGroup, .resumeJobGroup, .cancelJobGroup, .retryJobGroup:
             "groups"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
@@ -133,8 +134,12 @@ extension Operation {
     }
 
     private func bulk(_ summary: String, _ schema: String) -> OperationDescription {
+        bulk("\(summary), by filter or identifiers", .json(schema))
+    }
+
+    private func bulk(_ summary: String, _ body: OperationDescription.Body) -> OperationDescription {
         OperationDescription(
-            "\(summary), by filter or identifiers", ["IdempotencyKey", "Traceparent"], .json(schema),
+            summary, ["IdempotencyKey", "Traceparent"], body,
             .init(200, "With dry_run: the number of jobs.", json("BulkDryRun")),
             .init(
                 202, "The operation, which continues after the response.", json("BulkOperation"),
@@ -155,6 +160,11 @@ extension Operation {
             .page(
                 "List a group's jobs, newest first", "A page of jobs.", "JobList",
                 ["Session"] + jobFilters + jobPage, problems: [422])
+        case .suspendJobGroup: bulk("Suspend the jobs of a group", .optional("GroupCommand"))
+        case .resumeJobGroup: bulk("Resume the suspended jobs of a group", .optional("GroupCommand"))
+        case .cancelJobGroup: bulk("Cancel the jobs of a group", .optional("GroupCancellation"))
+        case .retryJobGroup:
+            bulk("Submit the open failures of a group again", .optional("GroupCommand"))
         default:
             .delete(
                 "Delete a finished group; its jobs are kept", "The group is deleted.", problems: [409])

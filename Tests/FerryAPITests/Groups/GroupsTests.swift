@@ -82,4 +82,41 @@ struct GroupsTests {
         let queries = fixture.store.state.withLock { $0.queries }
         #expect(queries.map(\.group) == ["night", "night"] && queries[0].states == [.failed])
     }
+
+    @Test(
+        "a command on a group starts an operation with its name as filter; a retry takes open failures",
+        arguments: BulkCommand.allCases)
+    func command(_ command: BulkCommand) throws {
+        let fixture = Fixture()
+        let path = "/v1/job_groups/night/\(command.rawValue)"
+        #expect(try fixture.send("POST", path).status == 404)
+        _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)
+        let response = try fixture.send("POST", path, "", [("Idempotency-Key", "k")])
+        #expect(response.status == 202 && response.json["kind"]?.string == command.rawValue)
+        let id = try #require(response.json["id"]?.string)
+        #expect(response.header("Location") == "/v1/operations/\(id)")
+        let again = try fixture.send("POST", path, "", [("Idempotency-Key", "k")])
+        #expect(again.json["id"]?.string == id && again.header("Idempotency-Replayed") == "true")
+        var filter = JobFilter()
+        filter.group = "night"
+        if command == .retry { (filter.states, filter.isRetried) = ([.failed], false) }
+        #expect(fixture.store.state.withLock { $0.newBulkOperations.map(\.selection) } == [.filter(filter)])
+        #expect(try fixture.send("POST", path, key: fixture.viewerKey).status == 403)
+        #expect(try fixture.send("POST", path, key: fixture.strangerKey).status == 404)
+    }
+
+    @Test("a dry run on a group counts its jobs, only a cancellation keeps bytes, unknown fields are errors")
+    func commandBody() throws {
+        let fixture = Fixture()
+        _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)
+        let count = try fixture.send("POST", "/v1/job_groups/night/retry", #"{"dry_run": true}"#)
+        #expect(count.status == 200 && count.json["matched"]?.integer == 0)
+        #expect(fixture.store.state.withLock { $0.newBulkOperations.isEmpty })
+        let body = #"{"produce_resume_data": true}"#
+        #expect(try fixture.send("POST", "/v1/job_groups/night/cancel", body).status == 202)
+        #expect(fixture.store.state.withLock { $0.newBulkOperations.last?.keepsBytes } == true)
+        let wrong = try fixture.send("POST", "/v1/job_groups/night/suspend", body)
+        #expect(wrong.status == 422)
+        #expect(wrong.json["errors"]?.array?.first?["pointer"]?.string == "#/produce_resume_data")
+    }
 }

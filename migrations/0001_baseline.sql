@@ -234,8 +234,11 @@ CREATE INDEX earlier_specs_replaced ON earlier_specs (replaced_at);
 
 -- Dependencies that have not ended.
 CREATE TABLE job_dependencies (
+    -- A job, or a group (job_groups.id).
     dependency uuid NOT NULL,
     dependent uuid NOT NULL,
+    -- The round of a group when the dependent was submitted. Null: the dependency is a job.
+    group_round integer,
     CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
@@ -247,9 +250,13 @@ CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependen
 -- a dependent one.
 CREATE TABLE dependency_outbox (
     position bigint GENERATED ALWAYS AS IDENTITY,
+    -- A job, or a group (job_groups.id).
     job uuid NOT NULL,
-    -- The terminal state of a job that others depend on. Null: the job itself depends on others.
+    -- The terminal state of a job, or the outcome of a group, that others depend on. Null: the job itself
+    -- depends on others.
     state job_state,
+    -- The round of a group: jobs that were submitted in a later one wait for that.
+    group_round integer,
     CONSTRAINT dependency_outbox_pkey PRIMARY KEY (position)
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
@@ -732,11 +739,24 @@ END $$;
 CREATE FUNCTION job_group_lock(tenant text, name text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 7378429400505057280 + (hashtextextended(tenant || ' ' || name, 0) & 1023);
 
+-- Returns how a finished group ended for the jobs that depend on it.
+CREATE FUNCTION job_group_outcome(counted uuid) RETURNS job_state LANGUAGE sql STABLE
+RETURN (SELECT CASE WHEN sum(open_failures) > 0 THEN 'failed' WHEN sum(cancelled) > 0 THEN 'cancelled'
+        ELSE 'succeeded' END::job_state
+    FROM job_group_counts WHERE job_group = counted);
+
+-- Returns whether an unfinished job depends on a group.
+CREATE FUNCTION is_awaited(awaited uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM job_dependencies d WHERE d.dependency = awaited
+    AND (SELECT true FROM jobs j WHERE j.id = d.dependent));
+
 -- Locks the groups that new jobs join, creates those that do not exist, and returns their ids in the order
 -- of the arrays. Each group occurs once; a null name is left out. `modes`: 0 new jobs, 1 new jobs, and the
--- group is closed, 2 retries, which join a closed group as well and begin the next round of a finished one.
--- Raises FE002 for a closed group, FE003 if the tenant has too many groups. Each statement sees what the lock
--- has waited for.
+-- group is closed, 2 retries, which join a closed group as well and begin the next round of a finished one, 3
+-- no jobs; plus 4 if jobs with dependencies join, 8 if jobs depend on the group, 16 if both are so and such a
+-- job joins later. Raises FE002 for a closed group, FE003 if the tenant has too many groups, FE004 if a group
+-- that no job joins does not exist, FE005 if a job with dependencies joins a group on which a job depends:
+-- they could wait for each other. Each statement sees what the lock has waited for.
 CREATE FUNCTION join_job_groups(
     tenants text[], names text[], modes integer[], ids uuid[], at timestamptz, count_max bigint
 ) RETURNS uuid[] LANGUAGE plpgsql AS $$
@@ -744,21 +764,26 @@ DECLARE
     g record;
     found_id uuid;
     closed timestamptz;
+    way integer;
     joined uuid[] := array_fill(NULL::uuid, ARRAY[cardinality(names)]);
 BEGIN
     FOR g IN
         SELECT * FROM unnest(tenants, names, modes, ids) WITH ORDINALITY
             AS u(tenant, name, mode, id, number)
         WHERE u.name IS NOT NULL
-        ORDER BY job_group_lock(u.tenant, u.name), u.mode = 1 DESC, u.tenant, u.name
+        ORDER BY job_group_lock(u.tenant, u.name), u.mode & 3 = 1 DESC, u.tenant, u.name
     LOOP
-        IF g.mode = 1 THEN
+        way := g.mode & 3;
+        IF way = 1 THEN
             PERFORM pg_advisory_xact_lock(job_group_lock(g.tenant, g.name));
         ELSE
             PERFORM pg_advisory_xact_lock_shared(job_group_lock(g.tenant, g.name));
         END IF;
         SELECT id, closed_at INTO found_id, closed FROM job_groups WHERE tenant = g.tenant AND name = g.name;
         IF NOT FOUND THEN
+            IF way = 3 THEN
+                RAISE EXCEPTION 'there is no group %', g.name USING ERRCODE = 'FE004';
+            END IF;
             IF (SELECT count(*) FROM (
                     SELECT FROM job_groups WHERE tenant = g.tenant LIMIT count_max) AS taken) >= count_max
             THEN
@@ -769,12 +794,17 @@ BEGIN
             SELECT id, closed_at INTO found_id, closed FROM job_groups
             WHERE tenant = g.tenant AND name = g.name;
         END IF;
-        IF closed IS NOT NULL AND g.mode <> 2 THEN
+        IF g.mode & 16 <> 0 OR g.mode & 4 <> 0 AND is_awaited(found_id) THEN
+            RAISE EXCEPTION 'jobs depend on the group %', g.name USING ERRCODE = 'FE005';
+        END IF;
+        IF way = 3 THEN
+            CONTINUE;
+        ELSIF closed IS NOT NULL AND way <> 2 THEN
             RAISE EXCEPTION 'the group % is closed', g.name USING ERRCODE = 'FE002';
         ELSIF closed IS NOT NULL THEN
             UPDATE job_groups SET finished_at = NULL, round = round + 1
             WHERE id = found_id AND finished_at IS NOT NULL;
-        ELSIF g.mode = 1 THEN
+        ELSIF way = 1 THEN
             PERFORM close_job_group(found_id, at);
         END IF;
         joined[g.number] := found_id;
@@ -797,10 +827,13 @@ CREATE FUNCTION has_unfinished_jobs(counted uuid) RETURNS boolean LANGUAGE sql S
 RETURN (SELECT coalesce(sum(waiting + queued + running + suspended), 0) <> 0
     FROM job_group_counts WHERE job_group = counted);
 
--- Finishes the closed groups among these that have no unfinished job and no event in the inbox, and returns
--- them. Jobs end before their group is locked, so that most calls lock nothing. The counts are read again
--- after the lock: a retry may have joined meanwhile.
-CREATE FUNCTION finish_job_groups(groups uuid[], at timestamptz) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+-- Finishes the closed groups among these that have no unfinished job and no event in the inbox. Returns them,
+-- and whether jobs depend on them: their outcome is then in dependency_outbox. Jobs end
+-- before their group is locked, so that most calls lock nothing. The counts are read again after the lock: a
+-- retry may have joined meanwhile.
+CREATE FUNCTION finish_job_groups(
+    groups uuid[], at timestamptz, OUT id uuid, OUT has_dependents boolean
+) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
     g record;
 BEGIN
@@ -811,10 +844,16 @@ BEGIN
         ORDER BY lock, j.tenant, j.name
     LOOP
         PERFORM pg_advisory_xact_lock(g.lock);
-        RETURN QUERY UPDATE job_groups j SET finished_at = greatest(j.closed_at, at)
+        UPDATE job_groups j SET finished_at = greatest(j.closed_at, at)
         WHERE j.id = g.id AND j.finished_at IS NULL AND NOT has_unfinished_jobs(j.id)
-            AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.job_group = j.id)
-        RETURNING j.id;
+            AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.job_group = j.id);
+        CONTINUE WHEN NOT FOUND;
+        INSERT INTO dependency_outbox (job, state, group_round) SELECT j.id, job_group_outcome(j.id), j.round
+        FROM job_groups j
+        WHERE j.id = g.id AND EXISTS (SELECT FROM job_dependencies d WHERE d.dependency = g.id);
+        id := g.id;
+        has_dependents := FOUND;
+        RETURN NEXT;
     END LOOP;
 END $$;
 

@@ -10,6 +10,8 @@ package protocol GroupStore: Sendable {
     func group(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>)
     /// Replies with groups, newest first, only those before `before`.
     func groups(tenant: String, before: JobGroupID?, limit: Int, reply: @escaping Reply<[JobGroup]>)
+    /// Replies with those of the groups that exist, and whether an unfinished job depends on each.
+    func awaitedGroups(_ names: [String], tenant: String, reply: @escaping Reply<[String: Bool]>)
     /// Closes a group and replies with it; a closed one stays as it is.
     func closeGroup(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>)
     /// Deletes a finished group for which `holds` returns `true`.

@@ -283,6 +283,13 @@ struct Problem: Error, Sendable {
                     + "ended, or cancel one.")
         case .groupClosed:
             self.init(.groupClosed, "The group is closed: only retries of its jobs join it.")
+        case .groupMissing:
+            self.init(InvalidFields("#", "invalid_value", "No group has the name that depends_on has."))
+        case .groupAwaited:
+            self.init(
+                InvalidFields(
+                    "#", "invalid_combination",
+                    "A job with dependencies cannot join a group on which a job depends."))
         case .groupExists: self.init(.groupExists, "The tenant has a group with this name.")
         case .groupUnfinished:
             self.init(

@@ -216,6 +216,8 @@ extension JobRecord {
         }
         record.pendingDependencies =
             event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
+        record.pendingGroups =
+            event.waitingFor == .dependency ? record.spec?.schedule.groupsOfDependencies ?? [] : []
         record.finishedAt = nil
         record.storedResponse = nil
         record.storedResult = nil

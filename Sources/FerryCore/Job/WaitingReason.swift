@@ -14,6 +14,8 @@ public struct WaitingReason: ShownObject, Equatable {
     public let nextCheckAt: Timestamp?
     /// For `dependency`: the jobs that have not ended yet.
     public private(set) var jobs: [JobID] = []
+    /// For `dependency`: the groups that are not finished yet.
+    public private(set) var groups: [String] = []
 
     /// Creates a reason.
     public init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
@@ -161,7 +163,8 @@ public struct WaitingReason: ShownObject, Equatable {
             switch waitingFor {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
             case .retry: (.retryBackoff, job.retryDetail)
-            case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
+            case .dependency:
+                (.dependency, "It starts after the jobs and groups that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
             case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
@@ -176,7 +179,7 @@ public struct WaitingReason: ShownObject, Equatable {
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
-        if code == .dependency { jobs = job.pendingDependencies }
+        if code == .dependency { (jobs, groups) = (job.pendingDependencies, job.pendingGroups) }
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -188,6 +191,9 @@ public struct WaitingReason: ShownObject, Equatable {
         list.optional(
             "jobs", { $0.code == .dependency ? $0.jobs : nil },
             "Only with the code dependency: the jobs that have not ended yet.")
+        list.optional(
+            "groups", { $0.code == .dependency ? $0.groups : nil },
+            "Only with the code dependency: the groups that are not finished yet.")
     }
 }
 

@@ -115,6 +115,7 @@ extension JobRecord {
             questionJSON = question.encodedWithoutSecrets
         }
         pendingDependencies = schedule.dependsOn
+        pendingGroups = schedule.groupsOfDependencies
     }
 
     /// Creates the record of an accepted job. `job`: as submitted.

@@ -77,7 +77,7 @@ public struct ValidatedSchedule: Sendable {
                 "#/job/schedule/deadline_at", "invalid_combination",
                 "A deadline is for a single job; timeout_for_resource counts from each run.")
         }
-        if !job.spec.schedule.dependsOn.isEmpty {
+        if !job.spec.schedule.dependencies.isEmpty {
             errors.add(
                 "#/job/schedule/depends_on", "invalid_combination",
                 "Dependencies are for a single job, not for every run.")

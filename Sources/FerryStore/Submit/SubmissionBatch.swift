@@ -263,7 +263,7 @@ struct SubmissionBatch {
                 case .begins: outcome.attempts.append(attempt(of: job))
                 case .held: outcome.held.append((attempt(of: job), urgency(job), pool(of: job)))
                 case .none where job.spec.startsSuspended:
-                    if !job.spec.schedule.dependsOn.isEmpty { outcome.hasDependencies = true }
+                    if !job.spec.schedule.dependencies.isEmpty { outcome.hasDependencies = true }
                 case .none:
                     switch waitingFor(job) {
                     case nil:
@@ -400,7 +400,7 @@ struct SubmissionBatch {
     func waitingFor(_ job: NewJob) -> WaitingFor? {
         guard !job.spec.startsSuspended else { return nil }
         let schedule = job.spec.schedule
-        if !schedule.dependsOn.isEmpty { return .dependency }
+        if !schedule.dependencies.isEmpty { return .dependency }
         if schedule.confirmsBeforeBegin { return .confirmation }
         if schedule.isDiscretionary { return beginAt(job) == nil ? nil : .discretionary }
         return beginAt(job) == nil ? nil : .beginDate
@@ -408,7 +408,7 @@ struct SubmissionBatch {
 
     /// Begin date of a job that waits for nothing else; `nil` if it may begin now.
     private func beginAt(_ job: NewJob) -> Timestamp? {
-        guard job.spec.schedule.dependsOn.isEmpty else { return nil }
+        guard job.spec.schedule.dependencies.isEmpty else { return nil }
         if job.spec.schedule.isDiscretionary { return latestStarts[job.id] ?? nil }
         return job.spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
     }
@@ -468,7 +468,7 @@ struct SubmissionBatch {
     }
 
     private var hasDependencies: Bool {
-        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependsOn.isEmpty } }
+        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependencies.isEmpty } }
     }
 
     /// The jobs that are retries, in their order.

@@ -2,7 +2,7 @@ package import Postgres
 
 extension Statements {
     package static let addDependencies = make(
-        "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
+        "add_dependencies", PackageResources.add_dependencies_sql, parameters: 6)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)
     package static let markRetried = make("mark_retried", PackageResources.mark_retried_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 3)

@@ -313,6 +313,7 @@ struct PlanCall {
     ]
 
     private static let groups: [PlanCall] = [
+        read(Statements.awaitedJobGroups, "'acme', '{night}'"),
         command(Statements.closeJobGroup, "'acme', 'night', now()"),
         command(
             Statements.createJobGroup,
@@ -532,7 +533,8 @@ struct PlanCall {
         writer(
             Statements.addDependencies,
             """
-            ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)]
+            ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)],
+            ARRAY[history_id(4000003)], '{acme}', '{night}'
             """),
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
         writer(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),

@@ -32,8 +32,8 @@ extension Statements {
         finishJobGroups, readJobGroups,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
         // Groups
-        closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup, readJobGroup,
-        removeOldJobGroups,
+        awaitedJobGroups, closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup,
+        readJobGroup, removeOldJobGroups,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts

@@ -2,8 +2,9 @@
 -- transaction, if sessions have changed since epoch $25 (state FE001); until the commit no session can
 -- change.
 -- Locks: session_epoch, shared, the groups of the jobs, the new rows, and this connection's rows of
--- job_counts and job_group_counts. Fails in the same way if a group takes no more jobs (FE002) or a tenant
--- has too many groups (FE003).
+-- job_counts and job_group_counts. Fails in the same way if a group takes no more jobs (FE002), a tenant has
+-- too many groups (FE003), a group on which a job depends does not exist (FE004), or jobs could wait for each
+-- other (FE005).
 -- One array element for each job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 its lease (0: none, 1: it
 -- begins at once, 2: this node holds it), $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10
 -- retried jobs or null, $11 metadata or null, $12 specs, $13 sealed secrets or null, $14 payloads or null,
@@ -12,9 +13,9 @@
 -- they are to be confirmed before they begin, even if they wait for something else first, $27 the paths of
 -- their scopes, $28 is_repeatable, $29 awaits_host. $16 now, $17 this node. One array element for each
 -- session: $22 tenants, $23 names, $24 its events (EventRecord, one after another).
--- Null if no job has a group: $30 tenants, $31 names, $32 modes and $33 new ids of the groups, each once, as
--- in join_job_groups; $34 for each job the number of its group, from 1, or null. $35 groups of a tenant at
--- most.
+-- Null if no job has a group or depends on one: $30 tenants, $31 names, $32 modes and $33 new ids of the
+-- groups, each once, as in join_job_groups; $34 for each job the number of its group, from 1, or null. $35
+-- groups of a tenant at most.
 WITH checked AS MATERIALIZED (
     SELECT expect_session_epoch($25::bigint)
 ), joined AS MATERIALIZED (

@@ -12,7 +12,7 @@ extension Operation {
             .cancelBulkOperation:
             "operations"
         case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs,
-            .suspendJobGroup, .resumeJobGroup, .cancelJobGroup, .retryJobGroup:
+            .suspendJobGroup, .resumeJobGroup, .cancelJobGroup, .retryJobGroup, .listJobGroupEvents:
             "groups"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
@@ -160,6 +160,10 @@ extension Operation {
             .page(
                 "List a group's jobs, newest first", "A page of jobs.", "JobList",
                 ["Session"] + jobFilters + jobPage, problems: [422])
+        case .listJobGroupEvents:
+            OperationDescription(
+                "List a group's own events, newest first, or stream them",
+                ["Since", "Limit", "Cursor", "LastEventID"], nil, eventPage)
         case .suspendJobGroup: bulk("Suspend the jobs of a group", .optional("GroupCommand"))
         case .resumeJobGroup: bulk("Resume the suspended jobs of a group", .optional("GroupCommand"))
         case .cancelJobGroup: bulk("Cancel the jobs of a group", .optional("GroupCancellation"))
@@ -201,13 +205,17 @@ extension Operation {
         }
     }
 
-    private var eventDescription: OperationDescription {
-        let page = OperationDescription.Answer(
+    private var eventPage: OperationDescription.Answer {
+        OperationDescription.Answer(
             200, "A page of events, or a stream of events with Accept: text/event-stream.",
             #"""
             {"application/json": {"schema": {"$ref": "#/components/schemas/EventList"}},
              "text/event-stream": {"schema": {"type": "string"}}}
             """#, ["Link"])
+    }
+
+    private var eventDescription: OperationDescription {
+        let page = eventPage
         if self == .listEvents {
             return OperationDescription(
                 "List events, newest first, or stream them",

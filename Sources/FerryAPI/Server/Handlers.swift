@@ -59,7 +59,7 @@ final class Handlers: Sendable {
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)
-        events = EventHandlers(ports.store.events, streams)
+        events = EventHandlers(ports.store, streams)
         webhooks = WebhookHandlers(ports, node, identifiers)
         deliveries = DeliveryHandlers(ports)
         status = StatusHandlers(ports, version: configuration.version)

@@ -34,18 +34,27 @@ package struct Submit: ParsableCommand {
     @Option(name: .long, help: "Time by which the jobs must have ended, such as 2026-11-21T22:00:00Z.")
     var deadline: String?
 
+    @Option(name: .long, help: "Name of the group of the jobs that have no member group.")
+    var group: String?
+
+    @Flag(name: .long, help: "Close the group: later only retries of its jobs join it.")
+    var closeGroup = false
+
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
+    package mutating func validate() throws {
+        if closeGroup, group == nil { throw ValidationError("--close-group needs --group.") }
+        try WaitOptions.check(timeout, wait: wait)
+    }
 
     package func run() throws {
         let console = Console.current
         let service = try client.service()
         let submission = try Submission(
             LocalFile.readJSON(file, byteCountMax: Limits.batchByteCountMax), name: file
-        ).scheduled(scheduleMembers(after: after, deadline: deadline))
+        ).scheduled(scheduleMembers(after: after, deadline: deadline)).grouped(group, closing: closeGroup)
         let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
@@ -84,6 +93,23 @@ package struct Submit: ParsableCommand {
                 return JSON.Member(member.name, .array(own + added))
             }
             return job.merged(with: .object([JSON.Member("schedule", .object(all))]))
+        }
+
+        /// Names the group of the jobs that have no member `group`. A single job that closes its group
+        /// becomes a batch.
+        func grouped(_ group: String?, closing closes: Bool) -> Submission {
+            // `init` has parsed the body, so this cannot fail.
+            guard let group, let json = try? JSON.parse(body) else { return self }
+            let member = JSON.Member("group", .string(group))
+            var writer = JSONWriter()
+            if isBatch || closes {
+                let jobs: JSON = isBatch ? json : .object([.init("jobs", .array([json]))])
+                let members = [member] + (closes ? [JSON.Member("close_group", .bool(true))] : [])
+                writer.value(jobs.merged(with: .object(members)))
+                return Submission(isBatch: true, body: writer.bytes)
+            }
+            writer.value(json["group"] == nil ? json.merged(with: .object([member])) : json)
+            return Submission(isBatch: false, body: writer.bytes)
         }
 
         private init(isBatch: Bool, body: [UInt8]) {

@@ -678,6 +678,15 @@ CREATE TABLE job_group_counts (
     cancelled bigint NOT NULL DEFAULT 0,
     -- Failed jobs that were not retried.
     open_failures bigint NOT NULL DEFAULT 0,
+    -- Bytes of the files and bodies of succeeded jobs.
+    bytes_received bigint NOT NULL DEFAULT 0,
+    bytes_sent bigint NOT NULL DEFAULT 0,
+    -- Jobs that ended, and their bytes in both directions, in this minute since 1970, and in the one before.
+    minute bigint NOT NULL DEFAULT 0,
+    minute_jobs bigint NOT NULL DEFAULT 0,
+    minute_bytes bigint NOT NULL DEFAULT 0,
+    former_jobs bigint NOT NULL DEFAULT 0,
+    former_bytes bigint NOT NULL DEFAULT 0,
     shard text NOT NULL,
     CONSTRAINT job_group_counts_pkey PRIMARY KEY (job_group, shard)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.01,
@@ -687,40 +696,70 @@ CREATE TABLE job_group_counts (
 -- Used by fold_counts.
 CREATE INDEX job_group_counts_shard ON job_group_counts (shard) WHERE shard <> 'folded';
 
--- Groups with their counts.
+-- Groups with their counts. `recent_jobs` and `recent_bytes` are those of the last minute: of the minute
+-- before this one, the part that is not over yet counts.
 CREATE VIEW counted_job_groups AS
 SELECT g.id, g.tenant, g.name, g.definition, g.secrets, g.round, g.created_at, g.closed_at, g.finished_at,
-    c.waiting, c.queued, c.running, c.suspended, c.succeeded, c.failed, c.cancelled, c.open_failures
-FROM job_groups g CROSS JOIN LATERAL (
+    c.waiting, c.queued, c.running, c.suspended, c.succeeded, c.failed, c.cancelled, c.open_failures,
+    c.bytes_received, c.bytes_sent, c.recent_jobs, c.recent_bytes
+FROM job_groups g CROSS JOIN (
+    SELECT floor(extract(epoch FROM now()) / 60)::bigint AS minute,
+        1 - (extract(epoch FROM now()) / 60 - floor(extract(epoch FROM now()) / 60))::double precision AS rest
+) t CROSS JOIN LATERAL (
     SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(queued), 0)::bigint AS queued,
         coalesce(sum(running), 0)::bigint AS running, coalesce(sum(suspended), 0)::bigint AS suspended,
         coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(failed), 0)::bigint AS failed,
         coalesce(sum(cancelled), 0)::bigint AS cancelled,
-        coalesce(sum(open_failures), 0)::bigint AS open_failures
+        coalesce(sum(open_failures), 0)::bigint AS open_failures,
+        coalesce(sum(bytes_received), 0)::bigint AS bytes_received,
+        coalesce(sum(bytes_sent), 0)::bigint AS bytes_sent,
+        coalesce(sum(CASE n.minute WHEN t.minute THEN n.minute_jobs + n.former_jobs * t.rest
+            WHEN t.minute - 1 THEN n.minute_jobs * t.rest END), 0)::double precision AS recent_jobs,
+        coalesce(sum(CASE n.minute WHEN t.minute THEN n.minute_bytes + n.former_bytes * t.rest
+            WHEN t.minute - 1 THEN n.minute_bytes * t.rest END), 0)::double precision AS recent_bytes
     FROM job_group_counts n WHERE n.job_group = g.id) c;
 
 -- Adds differences to this connection's rows of job_group_counts. One array element for each job: its group,
--- its state before (null: it is new) and after. A function, so that statements that change states open the
--- table only for jobs with a group.
-CREATE FUNCTION count_job_groups(groups uuid[], before job_state[], after job_state[]) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- its state before (null: it is new) and after; of jobs that end, also the bytes that it has received and
+-- sent, or null. A function, so that statements that change states open the table only for jobs with a group.
+CREATE FUNCTION count_job_groups(
+    groups uuid[], before job_state[], after job_state[], received bigint[] DEFAULT NULL,
+    sent bigint[] DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    now_minute bigint := floor(extract(epoch FROM clock_timestamp()) / 60);
 BEGIN
     INSERT INTO job_group_counts AS c (
-        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures)
+        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures,
+        bytes_received, bytes_sent, minute, minute_jobs, minute_bytes)
     SELECT u.job_group, current_setting('ferry.shard'),
         count(*) FILTER (WHERE u.after = 'waiting') - count(*) FILTER (WHERE u.before = 'waiting'),
         count(*) FILTER (WHERE u.after = 'queued') - count(*) FILTER (WHERE u.before = 'queued'),
         count(*) FILTER (WHERE u.after = 'running') - count(*) FILTER (WHERE u.before = 'running'),
         count(*) FILTER (WHERE u.after = 'suspended') - count(*) FILTER (WHERE u.before = 'suspended'),
         count(*) FILTER (WHERE u.after = 'succeeded'), count(*) FILTER (WHERE u.after = 'failed'),
-        count(*) FILTER (WHERE u.after = 'cancelled'), count(*) FILTER (WHERE u.after = 'failed')
-    FROM unnest(groups, before, after) AS u(job_group, before, after) GROUP BY u.job_group
+        count(*) FILTER (WHERE u.after = 'cancelled'), count(*) FILTER (WHERE u.after = 'failed'),
+        coalesce(sum(u.received), 0), coalesce(sum(u.sent), 0), now_minute,
+        count(*) FILTER (WHERE u.after IN ('succeeded', 'failed', 'cancelled')),
+        coalesce(sum(u.received), 0) + coalesce(sum(u.sent), 0)
+    FROM unnest(groups, before, after, received, sent) AS u(job_group, before, after, received, sent)
+    GROUP BY u.job_group
     ON CONFLICT (job_group, shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled,
-        open_failures = c.open_failures + excluded.open_failures;
+        open_failures = c.open_failures + excluded.open_failures,
+        bytes_received = c.bytes_received + excluded.bytes_received,
+        bytes_sent = c.bytes_sent + excluded.bytes_sent, minute = excluded.minute,
+        minute_jobs =
+            excluded.minute_jobs + CASE WHEN c.minute = excluded.minute THEN c.minute_jobs ELSE 0 END,
+        minute_bytes =
+            excluded.minute_bytes + CASE WHEN c.minute = excluded.minute THEN c.minute_bytes ELSE 0 END,
+        former_jobs = CASE c.minute WHEN excluded.minute THEN c.former_jobs
+            WHEN excluded.minute - 1 THEN c.minute_jobs ELSE 0 END,
+        former_bytes = CASE c.minute WHEN excluded.minute THEN c.former_bytes
+            WHEN excluded.minute - 1 THEN c.minute_bytes ELSE 0 END;
     RETURN true;
 END $$;
 

@@ -23,6 +23,7 @@ package protocol GroupStore: Sendable {
 /// Creates, shows, closes and deletes groups of jobs.
 final class GroupHandlers: Sendable {
     private let store: any GroupStore
+    private let progress: GroupProgress
     private let node: NodeAbilities
     private let egress: EgressPolicy
     private let secrets: SecretSeal
@@ -31,6 +32,7 @@ final class GroupHandlers: Sendable {
 
     init(_ ports: APIPorts, _ node: NodeAbilities, _ identifiers: IdentifierGenerator) {
         store = ports.store.groups
+        progress = GroupProgress(ports)
         egress = ports.egress
         secrets = ports.secrets
         clock = ports.clock
@@ -71,7 +73,9 @@ final class GroupHandlers: Sendable {
     func read(_ request: RequestContext) throws(Problem) {
         store.group(
             try request.groupName(), tenant: request.tenant,
-            reply: request.onSuccess { send($0, 200, request) })
+            reply: request.onSuccess { [progress] group in
+                progress.read(group) { send($0, 200, request) }
+            })
     }
 
     /// `POST /v1/job_groups/{name}/close`

@@ -36,10 +36,8 @@ struct GroupWatch {
             if let deadline {
                 let left = (deadline - monotonicNanoseconds()) / 1_000_000
                 guard left > 0 else {
-                    throw ClientFailure(
-                        .timedOut,
-                        "\(name) continues after \(timeout ?? 0) s. To wait again: ferry watch --group \(name)"
-                    )
+                    let again = "To wait again: ferry watch --group \(name)"
+                    throw ClientFailure(.timedOut, "\(name) continues after \(timeout ?? 0) s. \(again)")
                 }
                 wait = min(wait, left + 1)
             }

@@ -83,6 +83,39 @@ struct GroupsTests {
         #expect(queries.map(\.group) == ["night", "night"] && queries[0].states == [.failed])
     }
 
+    @Test("a group's expected bytes are null until the sizes of its unfinished jobs are known")
+    func progress() throws {
+        let fixture = Fixture()
+        func add(_ schedule: String) throws {
+            let body = #"""
+                {"kind": "download", "group": "night", "schedule": \#(schedule),
+                 "request": {"url": "https://93.184.216.34/a"}}
+                """#
+            #expect(try fixture.send("POST", "/v1/jobs", body).status == 201)
+            fixture.store.state.withLock { $0.groups[0].counts.queued += 1 }
+        }
+        func progress() throws -> JSON? { try fixture.send("GET", "/v1/job_groups/night").json["progress"] }
+        _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)
+        #expect(try progress()?["fraction_completed"] == .null)
+        fixture.store.state.withLock { state in
+            state.groups[0].counts.succeeded = 1
+            state.groups[0].bytesReceived = 50
+            state.groups[0].jobsPerSecond = 0.5
+        }
+        #expect(try progress()?["bytes_expected_to_receive"]?.integer == 50)
+        try add(#"{"expected_bytes_to_receive": 1000}"#)
+        let known = try progress()
+        #expect(known?["bytes_received"]?.integer == 50)
+        #expect(known?["bytes_expected_to_receive"]?.integer == 1_050)
+        #expect(known?["bytes_expected_to_send"]?.integer == 0)
+        #expect(known?["fraction_completed"]?.double == 0.5 && known?["seconds_remaining"]?.double == 2)
+        try add("{}")
+        let unknown = try progress()
+        #expect(unknown?["bytes_expected_to_receive"] == .null && unknown?["seconds_remaining"]?.double == 4)
+        let listed = try fixture.send("GET", "/v1/job_groups").json["data"]?.array?.first?["progress"]
+        #expect(listed?["bytes_received"]?.integer == 50)
+    }
+
     @Test(
         "a command on a group starts an operation with its name as filter; a retry takes open failures",
         arguments: BulkCommand.allCases)

@@ -102,7 +102,7 @@ struct PlanCall {
         ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
         '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
         ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-        '{}', '{NULL,NULL}', '{NULL,NULL}'
+        '{}', '{NULL,NULL}', '{NULL,NULL}', '{1,NULL}', '{NULL,1}'
         """
 
     private static let submitArguments = """

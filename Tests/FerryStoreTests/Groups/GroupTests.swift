@@ -64,6 +64,32 @@ struct GroupTests {
         #expect(try brokenRules() == [])
     }
 
+    @Test("a group has the bytes of its succeeded jobs, and the rate of those that ended in the last minute")
+    func progress() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        _ = try node.submit([job("night"), job("night"), job("night"), newJob()]).get()
+        let attempts = try node.attempts(4)
+        for (index, attempt) in attempts.enumerated() {
+            let isFailed = attempt.spec.group != nil && index == attempts.lastIndex { $0.spec.group != nil }
+            node.end(attempt, isFailed ? failure(isRetryable: false) : success)
+        }
+        try eventually("all jobs of the group have ended") { try node.group("night").counts.ended == 3 }
+        let group = try node.group("night")
+        let size = try #require(
+            try node.job(attempts.first { $0.spec.group != nil }?.job ?? attempts[0].job).get().record.result
+        ).size
+        #expect(group.bytesReceived == 2 * size && group.bytesSent == 0)
+        #expect(group.jobsPerSecond > 0 && size > 0 && group.bytesPerSecond > 0)
+        let shown = try JSON.parse(group.shown())["progress"]
+        #expect(shown?["bytes_expected_to_receive"]?.integer == 2 * size)
+        #expect(shown?["fraction_completed"]?.double == 1 && shown?["seconds_remaining"]?.double == 0)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE job_group_counts SET minute = minute - 2")
+        let later = try node.group("night")
+        #expect(later.jobsPerSecond == 0 && later.bytesPerSecond == 0 && later.bytesReceived == 2 * size)
+    }
+
     @Test("a closed group takes no jobs, finishes once, and tells its webhook after its jobs' events")
     func closing() throws {
         let node = try TestNode(database.url)
@@ -206,7 +232,10 @@ struct GroupTests {
         let shards = try connection.execute(
             Statement("shards", "SELECT DISTINCT shard FROM job_group_counts"))
         #expect(shards.rowCount == 1 && shards.text(0, 0) == "folded")
-        #expect(try names.map { try nodes[0].group($0) } == groups)
+        let folded = try names.map { try nodes[0].group($0) }
+        #expect(folded.map(\.counts) == groups.map(\.counts))
+        #expect(folded.map(\.openFailureCount) == groups.map(\.openFailureCount))
+        #expect(folded.map(\.bytesReceived) == groups.map(\.counts.succeeded), "each has one byte")
         #expect(try brokenRules() == [])
     }
 

@@ -90,6 +90,8 @@ CREATE TABLE jobs (
     retry_of uuid,
     -- The job's group (job_groups.id); null: none.
     job_group uuid,
+    -- The job's unique key (unique_key_id); null: none.
+    unique_key uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     -- scheme://host:port
@@ -159,6 +161,9 @@ CREATE INDEX jobs_retry ON jobs (retry_of, tenant, id) WHERE retry_of IS NOT NUL
 -- Jobs of a group, newest first. The tenant is part of the order, as in jobs_retry.
 -- Used by list_jobs.
 CREATE INDEX jobs_group ON jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
+-- The unfinished job with a unique key, of which there is at most one.
+-- Used by read_unique_jobs.
+CREATE UNIQUE INDEX jobs_unique ON jobs (unique_key) WHERE unique_key IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
@@ -167,6 +172,16 @@ CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
 -- Used by discretionary_jobs.
 CREATE INDEX jobs_discretionary_turns ON jobs (tenant, session, discretionary_from, id)
     WHERE state = 'waiting' AND waiting_for = 'discretionary';
+
+-- Returns the value of the columns unique_key: half of a digest, because keys may be long.
+CREATE FUNCTION unique_key_id(tenant text, key text) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
+RETURN encode(substr(sha256(convert_to(tenant || E'\n' || key, 'UTF8')), 1, 16), 'hex')::uuid;
+
+-- Returns the number of the advisory lock of a unique key. Transactions that insert jobs with unique keys
+-- hold it until their commit. At most 1,024 locks, so that a batch does not fill the table of locks: keys
+-- with the same lock wait for each other, no more.
+CREATE FUNCTION unique_key_lock(tenant text, key text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 7378429400506003456 + (hashtextextended(tenant || E'\n' || key, 0) & 1023);
 
 -- Returns the latest attempt (AttemptRecord) that states how many bytes it has left, or null. Such a record
 -- begins with 1, and the fifth bit of its third byte is set.
@@ -284,6 +299,8 @@ CREATE TABLE finished_jobs (
     retried_by uuid,
     -- As in jobs. The group may be deleted.
     job_group uuid,
+    -- As in jobs.
+    unique_key uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     origin text NOT NULL,
@@ -322,6 +339,10 @@ CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, tenant, id) WHERE r
 -- Jobs of a group, as jobs_group.
 -- Used by list_jobs.
 CREATE INDEX finished_jobs_group ON finished_jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
+-- The last job that succeeded with a unique key.
+-- Used by read_unique_jobs.
+CREATE INDEX finished_jobs_unique ON finished_jobs (unique_key, finished_at)
+    WHERE unique_key IS NOT NULL AND state = 'succeeded';
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;
@@ -1286,6 +1307,9 @@ CREATE TABLE idempotency_keys (
     job_ids uuid[] NOT NULL,
     states text[] NOT NULL,
     next_attempts_at timestamptz[] NOT NULL,
+    -- A byte for each job: 1 if the job existed before the request (unique keys). Null: the request created
+    -- all.
+    existing bytea,
     -- What only the first response showed, such as an API key; its repetition shows it again. Sealed.
     secret bytea,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key)

@@ -8,8 +8,16 @@ internal import FerryCore
 struct BatchDestinations {
     /// The jobs, in the order of the batch.
     private let jobs: [NewJob]
+    /// Jobs that are not created, because an earlier one has their unique key.
+    private let repetitions: Set<JobID>
 
-    init(_ jobs: [NewJob]) { self.jobs = jobs }
+    init(_ jobs: [NewJob]) {
+        self.jobs = jobs
+        var keys: Set<String> = []
+        repetitions = Set(
+            jobs.lazy.filter { job in job.spec.unique.map { !keys.insert($0.key).inserted } ?? false }
+                .map(\.id))
+    }
 
     /// Returns an error for each job that replaces the file of another one without a dependency between them.
     /// `place` returns the JSON Pointer to a job.
@@ -32,10 +40,11 @@ struct BatchDestinations {
         return errors.all
     }
 
-    /// Path of the file that a job replaces, or `nil` if it replaces none that its destination names.
+    /// Path of the file that a job replaces, or `nil` if it replaces none that its destination names. Of jobs
+    /// with one unique key only the first is created; the others replace nothing.
     private func path(of job: NewJob) -> String? {
         guard let destination = job.spec.destination, destination.ifExists == .replace,
-            !destination.isDirectory
+            !destination.isDirectory, !repetitions.contains(job.id)
         else { return nil }
         return destination.path
     }

@@ -52,7 +52,10 @@ extension Operation {
             OperationDescription(
                 "Submit up to 10,000 jobs, all or nothing", ["IdempotencyKey", "Traceparent"],
                 .init(content: batchContent),
-                .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]))
+                .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]),
+                .init(
+                    200, "Jobs that exist and have the unique keys of all submitted ones.",
+                    json("BatchAnswer"), ["Idempotency-Replayed"]))
         case .listJobs:
             .page(
                 "List jobs, newest first", "A page of jobs.", "JobList",
@@ -101,15 +104,22 @@ extension Operation {
             OperationDescription(
                 "List a job's attempts with the timings of every request", [], nil,
                 .init(200, "The attempts, oldest first.", json("AttemptList")))
+        case .retryJob:
+            OperationDescription(
+                "Submit a terminal job again, as a new one", ["IdempotencyKey", "Prefer", "Traceparent"],
+                .empty, Self.accepted)
         default:
             OperationDescription(
-                self == .retryJob ? "Submit a terminal job again, as a new one" : "Submit a job",
-                ["IdempotencyKey", "Prefer", "Traceparent"],
-                self == .retryJob ? .empty : .json("JobRequest"),
-                .created(
-                    "The job is accepted and stored.", "Job", ["Preference-Applied", "Idempotency-Replayed"]))
+                "Submit a job", ["IdempotencyKey", "Prefer", "Traceparent"], .json("JobRequest"),
+                Self.accepted,
+                .init(
+                    200, "The job that has the unique key of the submitted one. No job is created.",
+                    json("Job"), ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"]))
         }
     }
+
+    private static let accepted = OperationDescription.Answer.created(
+        "The job is accepted and stored.", "Job", ["Preference-Applied", "Idempotency-Replayed"])
 
     private func answer(_ summary: String, _ schema: String) -> OperationDescription {
         .change(summary, .json(schema), "The job with its new state.", "Job", problems: [409])

@@ -28,6 +28,20 @@ package struct Submit: ParsableCommand {
 
     @Option(
         name: .long,
+        help: ArgumentHelp(
+            "Unique key of the job: while a job has it, that job is returned and none is created.",
+            valueName: "key"))
+    var unique: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Time after its success for which an earlier job has the unique key, in seconds; by default "
+                + "only unfinished jobs have it.", valueName: "seconds"))
+    var uniqueFor: Double?
+
+    @Option(
+        name: .long,
         help: ArgumentHelp("Start the jobs after this one has ended; repeatable.", valueName: "job"))
     var after: [String] = []
 
@@ -38,14 +52,17 @@ package struct Submit: ParsableCommand {
 
     package init() {}
 
-    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
+    package mutating func validate() throws {
+        try WaitOptions.check(timeout, wait: wait)
+        if uniqueFor != nil, unique == nil { throw ValidationError("--unique-for needs --unique.") }
+    }
 
     package func run() throws {
         let console = Console.current
         let service = try client.service()
         let submission = try Submission(
             LocalFile.readJSON(file, byteCountMax: Limits.batchByteCountMax), name: file
-        ).scheduled(scheduleMembers(after: after, deadline: deadline))
+        ).scheduled(scheduleMembers(after: after, deadline: deadline)).unique(unique, for: uniqueFor)
         let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
@@ -73,6 +90,21 @@ package struct Submit: ParsableCommand {
                 writer.value(Self.scheduled(json, members))
             }
             return Submission(isBatch: isBatch, body: writer.bytes)
+        }
+
+        /// Adds the rule of a unique job, if there is a key. Throws `usage` for several jobs: each needs a
+        /// key of its own, in the file.
+        func unique(_ key: String?, for seconds: Double?) throws(ClientFailure) -> Submission {
+            guard let key else { return self }
+            guard !isBatch, let json = try? JSON.parse(body) else {
+                throw ClientFailure(
+                    .usage, "--unique is for one job. Give each job of several ones a member unique.")
+            }
+            var rule = [JSON.Member("key", .string(key))]
+            if let seconds { rule.append(JSON.Member("for", .number(seconds))) }
+            var writer = JSONWriter()
+            writer.value(json.merged(with: .object([JSON.Member("unique", .object(rule))])))
+            return Submission(isBatch: false, body: writer.bytes)
         }
 
         private static func scheduled(_ job: JSON, _ members: [JSON.Member]) -> JSON {

@@ -19,6 +19,19 @@ extension JobSpec {
         }
     }
 
+    /// Replaces references to jobs, and returns the new ones. A job to which two others lead is named once.
+    public mutating func replaceReferences(_ jobs: [JobID: JobID]) -> [JobID] {
+        var new: [JobID] = []
+        var dependencies: [JobID] = []
+        for dependency in schedule.dependsOn {
+            let job = jobs[dependency] ?? dependency
+            if job != dependency { new.append(job) }
+            if !dependencies.contains(job) { dependencies.append(job) }
+        }
+        if !new.isEmpty { schedule.dependsOn = dependencies }
+        return new
+    }
+
     /// Bytes of the file that came with an upload, which are the last ones of the payload; `nil` if none did.
     public var inlineFileByteCount: Int? {
         switch source {

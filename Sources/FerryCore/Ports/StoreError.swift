@@ -50,6 +50,8 @@ public enum StoreError: Error, Sendable, Equatable {
     case groupUnfinished
     /// The tenant has its largest number of groups.
     case tooManyGroups
+    /// A retry has a unique key that this job has.
+    case uniqueKeyTaken(JobID)
     /// A defect; the log has details.
     case failed
 

@@ -81,7 +81,7 @@ struct ScheduleTransaction {
             advances.append(advance)
         }
         if !jobs.isEmpty {
-            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
+            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &admitted, &connection)
         }
         outcome.missedCount = advances.reduce(0) { $0 + $1.decision.missedCount }
         outcome.skippedCount = advances.reduce(0) { $0 + $1.decision.skippedCount }
@@ -153,7 +153,8 @@ struct ScheduleTransaction {
     }
 
     private func submit(
-        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
+        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ admitted: inout AdmittedJobs,
+        _ connection: inout Connection
     ) throws(PostgresError) -> SubmissionBatch.Outcome {
         let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
         // The other occurrences were submitted before; their schedules only advance.
@@ -163,8 +164,19 @@ struct ScheduleTransaction {
         }
         let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
         guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
-        return try SubmissionBatch([submission], insertion, isAlone: false).commit(
-            &connection, epoch: epoch)
+        let outcome = try insertion.insert([submission], &connection, epoch: epoch)
+        guard outcome.jobCount < submission.jobs.count else { return outcome }
+        // Other jobs have the unique keys.
+        let inserted = Set(
+            outcome.results.flatMap { (try? $0.get().jobs.filter(\.isNew).map(\.id)) ?? [] })
+        for job in submission.jobs where !inserted.contains(job.id) {
+            insertion.admission.withdraw(1, of: job.tenant, &admitted)
+            guard let index = advances.firstIndex(where: { $0.job == job.id }) else { continue }
+            advances[index].job = nil
+            advances[index].decision.submits = nil
+            advances[index].decision.skippedCount += 1
+        }
+        return outcome
     }
 
     /// Inserts runs and returns the jobs whose occurrences were not submitted before.

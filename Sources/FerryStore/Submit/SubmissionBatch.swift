@@ -307,12 +307,13 @@ struct SubmissionBatch {
         insertion.queueState.beginHeld()
     }
 
-    private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
+    /// Returns the entry of a job in the reply. `isNew`: `false` if another job of the batch has its key.
+    func acceptance(_ job: NewJob, begins: Bool, isNew: Bool = true) -> Submission.Accepted.Job {
         Submission.Accepted.Job(
             id: job.id, state: state(job, begins: begins),
             waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
             node: begins ? insertion.context.configuration.node : nil,
-            nextAttemptAt: dueAt(job))
+            nextAttemptAt: dueAt(job), isNew: isNew)
     }
 
     private func attempt(of job: NewJob) -> Attempt {
@@ -369,6 +370,7 @@ struct SubmissionBatch {
         )
         guard states.count == ids.count else { return [] }
         let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
+        let existing = rows.bytesOrNil(row, 7)
         return ids.indices.map { index in
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
@@ -377,7 +379,8 @@ struct SubmissionBatch {
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
                 waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
                 createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
-                nextAttemptAt: state == .waiting ? begin : nil)
+                nextAttemptAt: state == .waiting ? begin : nil,
+                isNew: existing.map { $0.indices.contains(index) && $0[index] == 0 } ?? true)
         }
     }
 

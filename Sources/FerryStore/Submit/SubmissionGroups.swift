@@ -31,9 +31,7 @@ struct SubmissionGroups {
                     job.spec.group.map { Int32(add($0, of: job.tenant, job.retryOf == nil ? .join : .retry)) }
                 )
             }
-            if let closed = submission.closedGroup, let tenant = submission.jobs.first?.tenant {
-                _ = add(closed, of: tenant, .close)
-            }
+            if let closed = submission.closedGroup { _ = add(closed, of: submission.tenant, .close) }
         }
     }
 

@@ -196,6 +196,30 @@ struct ClientCommandTests {
         }
     }
 
+    @Test("submit adds a unique key to one job, and refuses it for several")
+    func unique() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            let job = #"{"kind":"data","request":{"url":"http://a/"}}"#
+            let file = "\(directory)/jobs"
+            write(job, to: file)
+            let url = ["--url", service.url]
+            for (options, rule) in [
+                (["--unique", "a b"], #"{"key":"a b"}"#),
+                (["--unique", "a", "--unique-for", "60"], #"{"key":"a","for":60}"#),
+            ] {
+                #expect(run(Submit.self, [file] + options + url).status == 0)
+                let request = try #require(service.requests.take().first)
+                let sent = try JSON.parse(Array(request.body.utf8))
+                #expect(sent["unique"] == (try JSON.parse(Array(rule.utf8))))
+                #expect(sent["kind"]?.string == "data")
+            }
+            write("[\(job)]", to: file)
+            #expect(run(Submit.self, [file, "--unique", "a"] + url).status == 2)
+        }
+    }
+
     @Test("suspend and resume print the states of the jobs")
     func suspendAndResume() throws {
         let service = try service()

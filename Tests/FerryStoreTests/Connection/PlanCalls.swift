@@ -110,7 +110,7 @@ struct PlanCall {
         '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
         now(), history_id(1), '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
         1000, '{false}', '{""}', '{true}', '{true}', '{acme}', '{night}', '{0}', ARRAY[history_id(7000001)],
-        '{1}', 100000
+        '{1}', 100000, '{a}'
         """
 
     private static let admin: [PlanCall] = [
@@ -534,7 +534,15 @@ struct PlanCall {
             """
             ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)]
             """),
+        writer(
+            Statements.keepSubmissionKeys,
+            """
+            '{0}', '{acme}', '{jobs}', '{new}', '{a}', '{NULL}', '{0}', ARRAY[history_id(7000000)],
+            '{queued}', '{NULL}', history_id(1), now()
+            """),
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
+        writer(Statements.lockUniqueKeys, "'{acme,acme}', '{one,two}'"),
+        writer(Statements.readUniqueJobs, "'{acme,acme}', '{one,two}', '{NULL,now}'"),
         writer(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         writer(Statements.markRetried, "ARRAY[history_id(2000001), history_id(2001001)], 'finished'"),

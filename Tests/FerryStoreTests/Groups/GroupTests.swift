@@ -236,7 +236,7 @@ struct GroupTests {
 }
 
 extension TestNode {
-    fileprivate func group(_ name: String) throws -> JobGroup {
+    func group(_ name: String) throws -> JobGroup {
         try wait { store.groups.group(name, tenant: "acme", reply: $0) }.get()
     }
 
@@ -247,7 +247,7 @@ extension TestNode {
         return wait { store.groups.createGroup(group, nil, reply: $0) }
     }
 
-    fileprivate func close(_ name: String) -> Result<JobGroup, StoreError> {
+    func close(_ name: String) -> Result<JobGroup, StoreError> {
         wait { store.groups.closeGroup(name, tenant: "acme", reply: $0) }
     }
 
@@ -255,7 +255,7 @@ extension TestNode {
         wait { store.groups.deleteGroup(name, tenant: "acme", if: { _ in true }, reply: $0) }
     }
 
-    fileprivate func submit(
+    func submit(
         _ jobs: [NewJob], closing group: String, key: Submission.Idempotency? = nil
     ) -> Result<Submission.Accepted, StoreError> {
         wait { reply in

@@ -65,7 +65,8 @@ extension Statements {
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
         putSession, readSession, readSessionEpoch,  // Submit
-        addDependencies, knownJobs, markRetried, readKeys, submitJobs, submitKeyedJobs,
+        addDependencies, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,
+        readUniqueJobs, submitJobs, submitKeyedJobs,
         // Waiting
         discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
         hasDependencyWork, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,

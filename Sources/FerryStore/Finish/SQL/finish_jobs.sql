@@ -30,7 +30,7 @@ WITH u AS (
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.node IS NOT NULL)
     RETURNING j.id, j.created_at, coalesce(j.started_at, u.started_at) AS started_at, j.retry_of,
-        j.job_group,
+        j.job_group, j.unique_key,
         j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
@@ -56,12 +56,12 @@ WITH u AS (
         id, created_at, started_at, finished_at, node, retry_of, job_group, revision, attempt,
         spec_revision, failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement,
         metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
-        resume_data, stored_bytes)
+        resume_data, stored_bytes, unique_key)
     SELECT id, created_at, started_at, finished_at, node, retry_of, job_group, revision + 1, attempt,
         spec_revision, failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,
         metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
-        resume_data, stored_bytes
+        resume_data, stored_bytes, unique_key
     FROM gone g
 ), awaiting AS (
     INSERT INTO unacknowledged_jobs (

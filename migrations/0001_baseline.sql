@@ -1150,6 +1150,8 @@ CREATE TABLE schedules (
     last_scheduled_at timestamptz,
     last_run_at timestamptz,
     last_job uuid,
+    -- When an occurrence was last skipped.
+    last_skipped_at timestamptz,
     tenant text NOT NULL,
     -- The accepted fields but the job, a JSON object.
     definition text NOT NULL,
@@ -1158,6 +1160,8 @@ CREATE TABLE schedules (
     -- As in jobs.
     secrets bytea,
     payload bytea,
+    -- Why an occurrence was last skipped (ScheduleSkip in the source).
+    skip_reason text,
     CONSTRAINT schedules_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Due schedules, and the time of the next one.

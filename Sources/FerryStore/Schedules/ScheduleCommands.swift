@@ -237,6 +237,7 @@ package final class ScheduleCommands: Sendable {
             }
         } catch {
             insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+            if let refusal = error.groupRefusal { return .failure(refusal) }
             throw error
         }
         insertion.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
@@ -289,6 +290,9 @@ package final class ScheduleCommands: Sendable {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
+                        if job.spec.isUnique {
+                            _ = try connection.execute(Statements.lockSchedule, .identifier(id))
+                        }
                         let outcome = try insertion.insert(
                             [submission], &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }

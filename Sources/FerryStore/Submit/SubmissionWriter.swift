@@ -160,6 +160,7 @@ package final class SubmissionWriter: SubmissionSink {
         var keys: Set<[String]> = []
         var uniqueKeys: Set<[String]> = []
         var jobCount = 0
+        let isUnique = pending.first?.submission.hasUniqueJobs ?? false
         for (index, next) in pending.enumerated() {
             let count = next.submission.jobs.count
             guard
@@ -169,8 +170,8 @@ package final class SubmissionWriter: SubmissionSink {
                 later.append(contentsOf: pending[index...])
                 break
             }
-            if next.submission.hasUniqueJobs != (batch.first ?? next).submission.hasUniqueJobs
-                || !next.submission.takesUniqueKeys(&uniqueKeys)
+            if next.submission.hasUniqueJobs != isUnique
+                || isUnique && !next.submission.takesUniqueKeys(&uniqueKeys)
             {
                 later.append(next)
                 continue
@@ -279,7 +280,9 @@ package final class SubmissionWriter: SubmissionSink {
         work?.begin(outcome)
         // Held jobs that have no slot may be those of a tenant that holds fewer than its share.
         if !outcome.held.isEmpty, insertion.queueState.held.count > 0 { insertion.signals.wakeDispatcher() }
-        if outcome.jobCount > 0 { insertion.signals.events.written(isWanted: outcome.tells) }
+        if outcome.jobCount > 0 || outcome.tells {
+            insertion.signals.events.written(isWanted: outcome.tells)
+        }
         if !outcome.queued.isEmpty, insertion.context.configuration.isWorker {
             insertion.queueState.specs.insert(outcome.queued)
             insertion.queueState.backlog.add(outcome.additions)
@@ -327,7 +330,6 @@ package final class SubmissionWriter: SubmissionSink {
 extension Submission {
     /// Adds the unique keys of the jobs to a set and returns `true`, unless it has one of them.
     fileprivate func takesUniqueKeys(_ keys: inout Set<[String]>) -> Bool {
-        guard hasUniqueJobs else { return true }
         let own = Set(jobs.compactMap { job in job.spec.unique.map { [job.tenant, $0.key] } })
         guard keys.isDisjoint(with: own) else { return false }
         keys.formUnion(own)

@@ -8,7 +8,7 @@ import Synchronization
 struct UniqueInsertion {
     private let insertion: JobInsertion
     private let submissions: [Submission]
-    /// Why each submission may create no job; `nil`: it may.
+    /// Reason for which each submission may create no job; `nil`: it may.
     private let refusals: [StoreError?]
     private let now: Timestamp
 
@@ -26,7 +26,7 @@ struct UniqueInsertion {
         let number: Int
     }
 
-    /// What a submission gets for one of its jobs.
+    /// Outcome for one job of a submission.
     private enum Item {
         case new(Place)
         /// Another job of this transaction has its key.

@@ -470,7 +470,7 @@ struct PlanCall {
             Statements.advanceSchedules,
             """
             ARRAY[history_id(1)], '{now}', '{now}', '{false}', '{now}', ARRAY[history_id(1)], '{0}', '{0}',
-            now()
+            now(), '{NULL}'
             """),
         command(
             Statements.createSchedule,
@@ -484,6 +484,7 @@ struct PlanCall {
         writer(Statements.holdLock, "1"),
         writer(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
         read(Statements.listSchedules, "'other', history_id(9000000), 51"),
+        command(Statements.lockSchedule, "history_id(1)"),
         writer(Statements.nextSchedule),
         command(Statements.noteRun, "history_id(1), now(), history_id(1)"),
         writer(Statements.postponeSchedule, "history_id(1), now()"),

@@ -57,7 +57,7 @@ extension Statements {
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules
         advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock, insertRuns,
-        listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
+        listSchedules, lockSchedule, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
         readClaimBounds, sweepRuns, unfinishedRuns,
         // Schema
         checkRows, freeSessionCount,

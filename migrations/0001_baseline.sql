@@ -1251,9 +1251,12 @@ CREATE TABLE operations (
     revision bigint NOT NULL DEFAULT 0,
     -- No node leases jobs.
     paused boolean NOT NULL DEFAULT false,
+    -- Nor does any node claim deliveries, run schedules or probe hosts.
+    held boolean NOT NULL DEFAULT false,
     is_only boolean NOT NULL DEFAULT true,
     CONSTRAINT operations_pkey PRIMARY KEY (is_only),
-    CONSTRAINT operations_has_one_row CHECK (is_only)
+    CONSTRAINT operations_has_one_row CHECK (is_only),
+    CONSTRAINT operations_held_is_paused CHECK (paused OR NOT held)
 );
 INSERT INTO operations DEFAULT VALUES;
 

@@ -94,6 +94,13 @@ public struct WaitingReason: ShownObject, Equatable {
 
     /// One probe looks for the host on behalf of all its jobs, except for a job that has a time of its own.
     private init(unreachableHostOf job: JobRecord, _ conditions: QueueConditions) {
+        guard !conditions.isHeld else {
+            self.init(
+                .connectivity,
+                "Its host cannot be reached, and the service is paused: no node probes the host until an "
+                    + "operator resumes the service.", nextCheckAt: job.nextAttemptAt)
+            return
+        }
         let probe = job.origin.flatMap { conditions.unreachableHost($0)?.nextProbeAt }
         self.init(
             .connectivity, "Its host cannot be reached; it starts once it answers.",
@@ -195,6 +202,8 @@ public struct WaitingReason: ShownObject, Equatable {
 public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
     public var isPaused = false
+    /// `true` if the pause also holds probes of hosts.
+    public var isHeld = false
     /// Number of nodes that are alive, run transfers and do not drain; `nil` if not known.
     public var workerCount: Int?
     /// `true` if at least one such node drains.

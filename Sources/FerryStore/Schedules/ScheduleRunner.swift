@@ -76,8 +76,10 @@ package final class ScheduleRunner: Sendable {
         }
     }
 
-    /// Submits the jobs of due schedules. Returns the seconds until the next check.
+    /// Submits the jobs of due schedules, unless operators hold them. Returns the seconds until the next
+    /// check.
     private func submitDue(_ database: ReconnectingConnection) throws(PostgresError) -> Double {
+        if insertion.nodeState.isHeld.load(ordering: .relaxed) { return Self.idleSeconds }
         var countMax = Limits.scheduleBatchMax
         // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?

@@ -121,7 +121,7 @@ struct PlanCall {
             history_id(7000000), now(), history_id(1), 'pause', '/v1/pause', 'request'
             """),
         command(Statements.changeDrain, "history_id(1), true"),
-        command(Statements.changePause, "true"),
+        command(Statements.changePause, "true, true"),
         command(Statements.changeSetting, "'window', 'a', 'b'"),
         plain(Statements.countTenants),
         command(

@@ -275,7 +275,7 @@ private func post(_ verb: String, to ids: [String], _ client: ClientOptions) thr
 }
 
 /// Runs `body` for each job, also after an error. Throws afterwards with all errors.
-private func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
+func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
     var failures: [ClientFailure] = []
     for id in ids {
         do throws(ClientFailure) {

@@ -281,7 +281,7 @@ struct ClientCommandTests {
             + #"{"value":["http://b.example:8080",null],"count":1,"example":"job_b"}"#
         let service = try FakeService { _ in (200, #"{"data":[\#(groups)],"is_exact":false}"#) }
         defer { service.stop() }
-        let failures = run(Failures.self, ["--session", "s", "--url", service.url])
+        let failures = run(Failures.self, ["--session", "s", "--group", "g", "--url", service.url])
         #expect(
             failures.out == "12\thttps://downloads.a.example:443\ttimed_out\tjob_a\n"
                 + "1\thttp://b.example:8080\t-\tjob_b\n")
@@ -295,7 +295,7 @@ struct ClientCommandTests {
             ])
         #expect(
             service.requests.take().map(\.path) == [
-                "/v1/jobs/summary?by=host%2Cerror&session=s&state=failed&retried=false",
+                "/v1/jobs/summary?by=host%2Cerror&session=s&group=g&state=failed&retried=false",
                 "/v1/jobs/summary?by=host%2Cwaiting_reason&state=waiting%2Cqueued%2Csuspended",
             ])
         #expect(run(Failures.self, ["--state", "failed", "--url", service.url]).status == 2)

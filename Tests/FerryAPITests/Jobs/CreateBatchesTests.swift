@@ -87,6 +87,14 @@ struct CreateBatchesTests {
         #expect(try Fixture().send("POST", "/v1/jobs/batch", body).status == 422)
     }
 
+    @Test("an array of jobs without the object around it is no batch")
+    func array() throws {
+        let response = try Fixture().send("POST", "/v1/jobs/batch", "[\(small())]")
+        let errors = response.json["errors"]?.array
+        #expect(response.status == 422 && errors?.count == 1)
+        #expect(errors?.first?["code"] == .string("wrong_type") && errors?.first?["pointer"] == .string("#"))
+    }
+
     @Test("a batch may have 10,000 jobs; one more is refused, and the rest of the body is not read")
     func limit() throws {
         let fixture = Fixture()

@@ -131,7 +131,7 @@ CREATE INDEX jobs_queued ON jobs (queue, urgency, id) WHERE state = 'queued' AND
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
 -- Used by held_jobs, divert_running, lock_jobs_of_node, lock_jobs_of_dead_nodes, remove_node, take_permits,
--- fold_counts, read_host, list_hosts, lock_hosts.
+-- fold_counts, read_host, list_hosts, lock_hosts, count_host_jobs.
 CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
 -- Used by read_permits, grant_connections.
@@ -163,6 +163,9 @@ CREATE INDEX jobs_group ON jobs (job_group, tenant, id) WHERE job_group IS NOT N
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
     WHERE state = 'waiting' AND waiting_for = 'connectivity';
+-- Jobs that wait, or would wait, until their host can be reached. Few jobs do.
+-- Used by count_host_jobs.
+CREATE INDEX jobs_awaiting ON jobs (origin, tenant) WHERE awaits_host;
 -- One look at each session that has discretionary jobs, and its jobs in the order in which they may start.
 -- Used by discretionary_jobs.
 CREATE INDEX jobs_discretionary_turns ON jobs (tenant, session, discretionary_from, id)
@@ -836,6 +839,8 @@ CREATE TABLE webhooks (
     is_ordered boolean NOT NULL,
     -- Deliveries have the thin payload.
     is_thin boolean NOT NULL DEFAULT false,
+    -- An admin key has created it: it can get the events of all hosts.
+    is_of_operator boolean NOT NULL DEFAULT false,
     disabled_at timestamptz,
     -- The first failure since the last accepted delivery.
     failing_since timestamptz,
@@ -868,6 +873,10 @@ CREATE TABLE webhooks (
 -- Lists, newest first, and endpoints that want an event of a tenant.
 -- Used by list_webhooks, drain_sessions, has_events.
 CREATE INDEX webhooks_tenant ON webhooks (tenant, id) WHERE deleted_at IS NULL;
+-- Endpoints that may want the events of all hosts.
+-- Used by count_host_jobs.
+CREATE INDEX webhooks_of_operators ON webhooks (tenant)
+    WHERE is_of_operator AND is_enabled AND deleted_at IS NULL;
 -- Endpoints that housekeeping removes.
 -- Used by remove_old_deliveries.
 CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at IS NOT NULL;

@@ -157,6 +157,7 @@ final class HostCoordinator: Sendable {
                 "host control made a decision",
                 metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
         }
+        if !outcome.announcements.isEmpty { signals.events.written(isWanted: true) }
         // Before the released jobs are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {

@@ -89,6 +89,8 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var hasUnnumberedEvents = false
         var sink: (any EventSink)?
         var webhooks: [WebhookRecord] = []
+        /// Endpoints that an admin key has created.
+        var operatorWebhooks: Set<WebhookID> = []
         var webhookKeys: [String: (fingerprint: [UInt8], made: CreatedWebhook)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]

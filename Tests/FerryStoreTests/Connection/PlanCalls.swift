@@ -246,7 +246,7 @@ struct PlanCall {
             """
             history_id(7000000), 'new', now(), 'https://hook.example/', NULL, NULL, NULL, NULL, true, false,
             'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL,
-            NULL, false, NULL
+            NULL, false, NULL, true
             """),
         command(Statements.deleteWebhook, "history_id(500), 1"),
         command(
@@ -351,6 +351,10 @@ struct PlanCall {
         writer(
             Statements.lockHosts, "'{https://500.example:443}', now(), 10, 10",
             looksAt: 1200, "running jobs, of which the slots of all nodes are the limit"),
+        writer(
+            Statements.countHostJobs, "'https://away-2.example:443', 'host.unreachable', '{acme}'",
+            looksAt: 1_700, "running jobs, and jobs that wait for the host"),
+        writer(Statements.tellHosts, "'{acme}', '{x}'"),
         writer(Statements.lockWaitingJobs, "'https://away-2.example:443', 50"),
         writer(Statements.putThroughputs, "'{https://500.example:443}', '{1}', now()"),
         read(Statements.readHost, "'https://50.example:443', 20", looksAt: 1700, "running jobs"),

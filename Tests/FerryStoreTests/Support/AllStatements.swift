@@ -38,7 +38,7 @@ extension Statements {
         finishJobs, nextExpiry, tellJobs,
         // Hosts
         createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
-        lockWaitingJobs,
+        lockWaitingJobs, countHostJobs, tellHosts,
         putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
         returnPermits, saveHostLimits, saveHosts, strandedHosts, sweepConnections, takePermits,
         writeConnections,

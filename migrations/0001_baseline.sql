@@ -90,6 +90,8 @@ CREATE TABLE jobs (
     retry_of uuid,
     -- The job's group (job_groups.id); null: none.
     job_group uuid,
+    -- The job's unique key (unique_key_id); null: none.
+    unique_key uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     -- scheme://host:port
@@ -131,7 +133,7 @@ CREATE INDEX jobs_queued ON jobs (queue, urgency, id) WHERE state = 'queued' AND
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
 -- Used by held_jobs, divert_running, lock_jobs_of_node, lock_jobs_of_dead_nodes, remove_node, take_permits,
--- fold_counts, read_host, list_hosts, lock_hosts.
+-- fold_counts, read_host, list_hosts, lock_hosts, count_host_jobs.
 CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
 -- Used by read_permits, grant_connections.
@@ -159,14 +161,30 @@ CREATE INDEX jobs_retry ON jobs (retry_of, tenant, id) WHERE retry_of IS NOT NUL
 -- Jobs of a group, newest first. The tenant is part of the order, as in jobs_retry.
 -- Used by list_jobs.
 CREATE INDEX jobs_group ON jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
+-- The unfinished job with a unique key, of which there is at most one.
+-- Used by read_unique_jobs.
+CREATE UNIQUE INDEX jobs_unique ON jobs (unique_key) WHERE unique_key IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
     WHERE state = 'waiting' AND waiting_for = 'connectivity';
+-- Jobs that wait, or would wait, until their host can be reached. Few jobs do.
+-- Used by count_host_jobs.
+CREATE INDEX jobs_awaiting ON jobs (origin, tenant) WHERE awaits_host;
 -- One look at each session that has discretionary jobs, and its jobs in the order in which they may start.
 -- Used by discretionary_jobs.
 CREATE INDEX jobs_discretionary_turns ON jobs (tenant, session, discretionary_from, id)
     WHERE state = 'waiting' AND waiting_for = 'discretionary';
+
+-- Returns the value of the columns unique_key: half of a digest, because keys may be long.
+CREATE FUNCTION unique_key_id(tenant text, key text) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
+RETURN encode(substr(sha256(convert_to(tenant || E'\n' || key, 'UTF8')), 1, 16), 'hex')::uuid;
+
+-- Returns the number of the advisory lock of a unique key. Transactions that insert jobs with unique keys
+-- hold it until their commit. At most 1,024 locks, so that a batch does not fill the table of locks: keys
+-- with the same lock wait for each other, no more.
+CREATE FUNCTION unique_key_lock(tenant text, key text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 7378429400506003456 + (hashtextextended(tenant || E'\n' || key, 0) & 1023);
 
 -- Returns the latest attempt (AttemptRecord) that states how many bytes it has left, or null. Such a record
 -- begins with 1, and the fifth bit of its third byte is set.
@@ -234,8 +252,11 @@ CREATE INDEX earlier_specs_replaced ON earlier_specs (replaced_at);
 
 -- Dependencies that have not ended.
 CREATE TABLE job_dependencies (
+    -- A job, or a group (job_groups.id).
     dependency uuid NOT NULL,
     dependent uuid NOT NULL,
+    -- The round of a group when the dependent was submitted. Null: the dependency is a job.
+    group_round integer,
     CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
@@ -247,9 +268,13 @@ CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependen
 -- a dependent one.
 CREATE TABLE dependency_outbox (
     position bigint GENERATED ALWAYS AS IDENTITY,
+    -- A job, or a group (job_groups.id).
     job uuid NOT NULL,
-    -- The terminal state of a job that others depend on. Null: the job itself depends on others.
+    -- The terminal state of a job, or the outcome of a group, that others depend on. Null: the job itself
+    -- depends on others.
     state job_state,
+    -- The round of a group: jobs that were submitted in a later one wait for that.
+    group_round integer,
     CONSTRAINT dependency_outbox_pkey PRIMARY KEY (position)
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
@@ -284,6 +309,8 @@ CREATE TABLE finished_jobs (
     retried_by uuid,
     -- As in jobs. The group may be deleted.
     job_group uuid,
+    -- As in jobs.
+    unique_key uuid,
     tenant text NOT NULL,
     session text NOT NULL,
     origin text NOT NULL,
@@ -322,6 +349,10 @@ CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of, tenant, id) WHERE r
 -- Jobs of a group, as jobs_group.
 -- Used by list_jobs.
 CREATE INDEX finished_jobs_group ON finished_jobs (job_group, tenant, id) WHERE job_group IS NOT NULL;
+-- The last job that succeeded with a unique key.
+-- Used by read_unique_jobs.
+CREATE INDEX finished_jobs_unique ON finished_jobs (unique_key, finished_at)
+    WHERE unique_key IS NOT NULL AND state = 'succeeded';
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;
@@ -651,10 +682,9 @@ CREATE TABLE job_groups (
     CONSTRAINT job_groups_end CHECK (finished_at IS NULL OR closed_at IS NOT NULL)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
--- Lists, newest first. The condition, which holds for each row, keeps the index from plans that look a group
--- up by its name.
+-- Lists, newest first. The condition, which holds for each row, keeps the index from other plans.
 -- Used by list_job_groups.
-CREATE INDEX job_groups_tenant ON job_groups (tenant, id) WHERE id IS NOT NULL;
+CREATE INDEX job_groups_tenant ON job_groups (tenant, id) WHERE round > 0;
 -- Housekeeping removes the oldest.
 -- Used by remove_old_job_groups.
 CREATE INDEX job_groups_finished ON job_groups (finished_at) WHERE finished_at IS NOT NULL;
@@ -672,6 +702,15 @@ CREATE TABLE job_group_counts (
     cancelled bigint NOT NULL DEFAULT 0,
     -- Failed jobs that were not retried.
     open_failures bigint NOT NULL DEFAULT 0,
+    -- Bytes of the files and bodies of succeeded jobs.
+    bytes_received bigint NOT NULL DEFAULT 0,
+    bytes_sent bigint NOT NULL DEFAULT 0,
+    -- Jobs that ended, and their bytes in both directions, in this minute since 1970, and in the one before.
+    minute bigint NOT NULL DEFAULT 0,
+    minute_jobs bigint NOT NULL DEFAULT 0,
+    minute_bytes bigint NOT NULL DEFAULT 0,
+    former_jobs bigint NOT NULL DEFAULT 0,
+    former_bytes bigint NOT NULL DEFAULT 0,
     shard text NOT NULL,
     CONSTRAINT job_group_counts_pkey PRIMARY KEY (job_group, shard)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.01,
@@ -681,40 +720,70 @@ CREATE TABLE job_group_counts (
 -- Used by fold_counts.
 CREATE INDEX job_group_counts_shard ON job_group_counts (shard) WHERE shard <> 'folded';
 
--- Groups with their counts.
+-- Groups with their counts. `recent_jobs` and `recent_bytes` are those of the last minute: of the minute
+-- before this one, the part that is not over yet counts.
 CREATE VIEW counted_job_groups AS
 SELECT g.id, g.tenant, g.name, g.definition, g.secrets, g.round, g.created_at, g.closed_at, g.finished_at,
-    c.waiting, c.queued, c.running, c.suspended, c.succeeded, c.failed, c.cancelled, c.open_failures
-FROM job_groups g CROSS JOIN LATERAL (
+    c.waiting, c.queued, c.running, c.suspended, c.succeeded, c.failed, c.cancelled, c.open_failures,
+    c.bytes_received, c.bytes_sent, c.recent_jobs, c.recent_bytes
+FROM job_groups g CROSS JOIN (
+    SELECT floor(extract(epoch FROM now()) / 60)::bigint AS minute,
+        1 - (extract(epoch FROM now()) / 60 - floor(extract(epoch FROM now()) / 60))::double precision AS rest
+) t CROSS JOIN LATERAL (
     SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(queued), 0)::bigint AS queued,
         coalesce(sum(running), 0)::bigint AS running, coalesce(sum(suspended), 0)::bigint AS suspended,
         coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(failed), 0)::bigint AS failed,
         coalesce(sum(cancelled), 0)::bigint AS cancelled,
-        coalesce(sum(open_failures), 0)::bigint AS open_failures
+        coalesce(sum(open_failures), 0)::bigint AS open_failures,
+        coalesce(sum(bytes_received), 0)::bigint AS bytes_received,
+        coalesce(sum(bytes_sent), 0)::bigint AS bytes_sent,
+        coalesce(sum(CASE n.minute WHEN t.minute THEN n.minute_jobs + n.former_jobs * t.rest
+            WHEN t.minute - 1 THEN n.minute_jobs * t.rest END), 0)::double precision AS recent_jobs,
+        coalesce(sum(CASE n.minute WHEN t.minute THEN n.minute_bytes + n.former_bytes * t.rest
+            WHEN t.minute - 1 THEN n.minute_bytes * t.rest END), 0)::double precision AS recent_bytes
     FROM job_group_counts n WHERE n.job_group = g.id) c;
 
 -- Adds differences to this connection's rows of job_group_counts. One array element for each job: its group,
--- its state before (null: it is new) and after. A function, so that statements that change states open the
--- table only for jobs with a group.
-CREATE FUNCTION count_job_groups(groups uuid[], before job_state[], after job_state[]) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- its state before (null: it is new) and after; of jobs that end, also the bytes that it has received and
+-- sent, or null. A function, so that statements that change states open the table only for jobs with a group.
+CREATE FUNCTION count_job_groups(
+    groups uuid[], before job_state[], after job_state[], received bigint[] DEFAULT NULL,
+    sent bigint[] DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    now_minute bigint := floor(extract(epoch FROM clock_timestamp()) / 60);
 BEGIN
     INSERT INTO job_group_counts AS c (
-        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures)
+        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures,
+        bytes_received, bytes_sent, minute, minute_jobs, minute_bytes)
     SELECT u.job_group, current_setting('ferry.shard'),
         count(*) FILTER (WHERE u.after = 'waiting') - count(*) FILTER (WHERE u.before = 'waiting'),
         count(*) FILTER (WHERE u.after = 'queued') - count(*) FILTER (WHERE u.before = 'queued'),
         count(*) FILTER (WHERE u.after = 'running') - count(*) FILTER (WHERE u.before = 'running'),
         count(*) FILTER (WHERE u.after = 'suspended') - count(*) FILTER (WHERE u.before = 'suspended'),
         count(*) FILTER (WHERE u.after = 'succeeded'), count(*) FILTER (WHERE u.after = 'failed'),
-        count(*) FILTER (WHERE u.after = 'cancelled'), count(*) FILTER (WHERE u.after = 'failed')
-    FROM unnest(groups, before, after) AS u(job_group, before, after) GROUP BY u.job_group
+        count(*) FILTER (WHERE u.after = 'cancelled'), count(*) FILTER (WHERE u.after = 'failed'),
+        coalesce(sum(u.received), 0), coalesce(sum(u.sent), 0), now_minute,
+        count(*) FILTER (WHERE u.after IN ('succeeded', 'failed', 'cancelled')),
+        coalesce(sum(u.received), 0) + coalesce(sum(u.sent), 0)
+    FROM unnest(groups, before, after, received, sent) AS u(job_group, before, after, received, sent)
+    GROUP BY u.job_group
     ON CONFLICT (job_group, shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled,
-        open_failures = c.open_failures + excluded.open_failures;
+        open_failures = c.open_failures + excluded.open_failures,
+        bytes_received = c.bytes_received + excluded.bytes_received,
+        bytes_sent = c.bytes_sent + excluded.bytes_sent, minute = excluded.minute,
+        minute_jobs =
+            excluded.minute_jobs + CASE WHEN c.minute = excluded.minute THEN c.minute_jobs ELSE 0 END,
+        minute_bytes =
+            excluded.minute_bytes + CASE WHEN c.minute = excluded.minute THEN c.minute_bytes ELSE 0 END,
+        former_jobs = CASE c.minute WHEN excluded.minute THEN c.former_jobs
+            WHEN excluded.minute - 1 THEN c.minute_jobs ELSE 0 END,
+        former_bytes = CASE c.minute WHEN excluded.minute THEN c.former_bytes
+            WHEN excluded.minute - 1 THEN c.minute_bytes ELSE 0 END;
     RETURN true;
 END $$;
 
@@ -733,11 +802,24 @@ END $$;
 CREATE FUNCTION job_group_lock(tenant text, name text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 7378429400505057280 + (hashtextextended(tenant || ' ' || name, 0) & 1023);
 
+-- Returns how a finished group ended for the jobs that depend on it.
+CREATE FUNCTION job_group_outcome(counted uuid) RETURNS job_state LANGUAGE sql STABLE
+RETURN (SELECT CASE WHEN sum(open_failures) > 0 THEN 'failed' WHEN sum(cancelled) > 0 THEN 'cancelled'
+        ELSE 'succeeded' END::job_state
+    FROM job_group_counts WHERE job_group = counted);
+
+-- Returns whether an unfinished job depends on a group.
+CREATE FUNCTION is_awaited(awaited uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM job_dependencies d WHERE d.dependency = awaited
+    AND (SELECT true FROM jobs j WHERE j.id = d.dependent));
+
 -- Locks the groups that new jobs join, creates those that do not exist, and returns their ids in the order
 -- of the arrays. Each group occurs once; a null name is left out. `modes`: 0 new jobs, 1 new jobs, and the
--- group is closed, 2 retries, which join a closed group as well and begin the next round of a finished one.
--- Raises FE002 for a closed group, FE003 if the tenant has too many groups. Each statement sees what the lock
--- has waited for.
+-- group is closed, 2 retries, which join a closed group as well and begin the next round of a finished one, 3
+-- no jobs; plus 4 if jobs with dependencies join, 8 if jobs depend on the group, 16 if both are so and such a
+-- job joins later. Raises FE002 for a closed group, FE003 if the tenant has too many groups, FE004 if a group
+-- that no job joins does not exist, FE005 if a job with dependencies joins a group on which a job depends:
+-- they could wait for each other. Each statement sees what the lock has waited for.
 CREATE FUNCTION join_job_groups(
     tenants text[], names text[], modes integer[], ids uuid[], at timestamptz, count_max bigint
 ) RETURNS uuid[] LANGUAGE plpgsql AS $$
@@ -745,21 +827,26 @@ DECLARE
     g record;
     found_id uuid;
     closed timestamptz;
+    way integer;
     joined uuid[] := array_fill(NULL::uuid, ARRAY[cardinality(names)]);
 BEGIN
     FOR g IN
         SELECT * FROM unnest(tenants, names, modes, ids) WITH ORDINALITY
             AS u(tenant, name, mode, id, number)
         WHERE u.name IS NOT NULL
-        ORDER BY job_group_lock(u.tenant, u.name), u.mode = 1 DESC, u.tenant, u.name
+        ORDER BY job_group_lock(u.tenant, u.name), u.mode & 3 = 1 DESC, u.tenant, u.name
     LOOP
-        IF g.mode = 1 THEN
+        way := g.mode & 3;
+        IF way = 1 THEN
             PERFORM pg_advisory_xact_lock(job_group_lock(g.tenant, g.name));
         ELSE
             PERFORM pg_advisory_xact_lock_shared(job_group_lock(g.tenant, g.name));
         END IF;
         SELECT id, closed_at INTO found_id, closed FROM job_groups WHERE tenant = g.tenant AND name = g.name;
         IF NOT FOUND THEN
+            IF way = 3 THEN
+                RAISE EXCEPTION 'there is no group %', g.name USING ERRCODE = 'FE004';
+            END IF;
             IF (SELECT count(*) FROM (
                     SELECT FROM job_groups WHERE tenant = g.tenant LIMIT count_max) AS taken) >= count_max
             THEN
@@ -770,12 +857,17 @@ BEGIN
             SELECT id, closed_at INTO found_id, closed FROM job_groups
             WHERE tenant = g.tenant AND name = g.name;
         END IF;
-        IF closed IS NOT NULL AND g.mode <> 2 THEN
+        IF g.mode & 16 <> 0 OR g.mode & 4 <> 0 AND is_awaited(found_id) THEN
+            RAISE EXCEPTION 'jobs depend on the group %', g.name USING ERRCODE = 'FE005';
+        END IF;
+        IF way = 3 THEN
+            CONTINUE;
+        ELSIF closed IS NOT NULL AND way <> 2 THEN
             RAISE EXCEPTION 'the group % is closed', g.name USING ERRCODE = 'FE002';
         ELSIF closed IS NOT NULL THEN
             UPDATE job_groups SET finished_at = NULL, round = round + 1
             WHERE id = found_id AND finished_at IS NOT NULL;
-        ELSIF g.mode = 1 THEN
+        ELSIF way = 1 THEN
             PERFORM close_job_group(found_id, at);
         END IF;
         joined[g.number] := found_id;
@@ -798,10 +890,13 @@ CREATE FUNCTION has_unfinished_jobs(counted uuid) RETURNS boolean LANGUAGE sql S
 RETURN (SELECT coalesce(sum(waiting + queued + running + suspended), 0) <> 0
     FROM job_group_counts WHERE job_group = counted);
 
--- Finishes the closed groups among these that have no unfinished job and no event in the inbox, and returns
--- them. Jobs end before their group is locked, so that most calls lock nothing. The counts are read again
--- after the lock: a retry may have joined meanwhile.
-CREATE FUNCTION finish_job_groups(groups uuid[], at timestamptz) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+-- Finishes the closed groups among these that have no unfinished job and no event in the inbox. Returns them,
+-- and whether jobs depend on them: their outcome is then in dependency_outbox. Jobs end
+-- before their group is locked, so that most calls lock nothing. The counts are read again after the lock: a
+-- retry may have joined meanwhile.
+CREATE FUNCTION finish_job_groups(
+    groups uuid[], at timestamptz, OUT id uuid, OUT has_dependents boolean
+) RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
     g record;
 BEGIN
@@ -812,10 +907,16 @@ BEGIN
         ORDER BY lock, j.tenant, j.name
     LOOP
         PERFORM pg_advisory_xact_lock(g.lock);
-        RETURN QUERY UPDATE job_groups j SET finished_at = greatest(j.closed_at, at)
+        UPDATE job_groups j SET finished_at = greatest(j.closed_at, at)
         WHERE j.id = g.id AND j.finished_at IS NULL AND NOT has_unfinished_jobs(j.id)
-            AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.job_group = j.id)
-        RETURNING j.id;
+            AND NOT EXISTS (SELECT FROM event_inbox i WHERE i.job_group = j.id);
+        CONTINUE WHEN NOT FOUND;
+        INSERT INTO dependency_outbox (job, state, group_round) SELECT j.id, job_group_outcome(j.id), j.round
+        FROM job_groups j
+        WHERE j.id = g.id AND EXISTS (SELECT FROM job_dependencies d WHERE d.dependency = g.id);
+        id := g.id;
+        has_dependents := FOUND;
+        RETURN NEXT;
     END LOOP;
 END $$;
 
@@ -837,6 +938,8 @@ CREATE TABLE webhooks (
     is_ordered boolean NOT NULL,
     -- Deliveries have the thin payload.
     is_thin boolean NOT NULL DEFAULT false,
+    -- An admin key has created it: it can get the events of all hosts.
+    is_of_operator boolean NOT NULL DEFAULT false,
     disabled_at timestamptz,
     -- The first failure since the last accepted delivery.
     failing_since timestamptz,
@@ -869,6 +972,10 @@ CREATE TABLE webhooks (
 -- Lists, newest first, and endpoints that want an event of a tenant.
 -- Used by list_webhooks, drain_sessions, has_events.
 CREATE INDEX webhooks_tenant ON webhooks (tenant, id) WHERE deleted_at IS NULL;
+-- Endpoints that may want the events of all hosts.
+-- Used by count_host_jobs.
+CREATE INDEX webhooks_of_operators ON webhooks (tenant)
+    WHERE is_of_operator AND is_enabled AND deleted_at IS NULL;
 -- Endpoints that housekeeping removes.
 -- Used by remove_old_deliveries.
 CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at IS NOT NULL;
@@ -1130,6 +1237,8 @@ CREATE TABLE schedules (
     last_scheduled_at timestamptz,
     last_run_at timestamptz,
     last_job uuid,
+    -- When an occurrence was last skipped.
+    last_skipped_at timestamptz,
     tenant text NOT NULL,
     -- The accepted fields but the job, a JSON object.
     definition text NOT NULL,
@@ -1138,6 +1247,8 @@ CREATE TABLE schedules (
     -- As in jobs.
     secrets bytea,
     payload bytea,
+    -- Why an occurrence was last skipped (ScheduleSkip in the source).
+    skip_reason text,
     CONSTRAINT schedules_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Due schedules, and the time of the next one.
@@ -1252,9 +1363,12 @@ CREATE TABLE operations (
     revision bigint NOT NULL DEFAULT 0,
     -- No node leases jobs.
     paused boolean NOT NULL DEFAULT false,
+    -- Nor does any node claim deliveries, run schedules or probe hosts.
+    held boolean NOT NULL DEFAULT false,
     is_only boolean NOT NULL DEFAULT true,
     CONSTRAINT operations_pkey PRIMARY KEY (is_only),
-    CONSTRAINT operations_has_one_row CHECK (is_only)
+    CONSTRAINT operations_has_one_row CHECK (is_only),
+    CONSTRAINT operations_held_is_paused CHECK (paused OR NOT held)
 );
 INSERT INTO operations DEFAULT VALUES;
 
@@ -1287,6 +1401,9 @@ CREATE TABLE idempotency_keys (
     job_ids uuid[] NOT NULL,
     states text[] NOT NULL,
     next_attempts_at timestamptz[] NOT NULL,
+    -- A byte for each job: 1 if the job existed before the request (unique keys). Null: the request created
+    -- all.
+    existing bytea,
     -- What only the first response showed, such as an API key; its repetition shows it again. Sealed.
     secret bytea,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key)

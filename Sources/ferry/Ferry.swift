@@ -53,8 +53,9 @@ struct ServiceOptions: ParsableArguments {
     @Option(name: .long, help: "Lowest level to log, from trace to critical (FERRY_LOG_LEVEL).")
     var logLevel: String?
 
-    func load() throws -> Configuration {
-        var flags: [String: String] = [:]
+    /// `flags`: further settings, by the names of their variables.
+    func load(_ flags: [String: String] = [:]) throws -> Configuration {
+        var flags = flags
         flags["FERRY_LISTEN"] = listen
         flags["FERRY_DATA_DIR"] = dataDir
         flags["FERRY_CONFIG"] = config
@@ -70,11 +71,15 @@ struct ServiceOptions: ParsableArguments {
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Runs the service until SIGTERM.")
     @OptionGroup var options: ServiceOptions
+    @Flag(
+        name: .long,
+        help: "Hold jobs, deliveries, schedules and probes of all nodes until resumed (FERRY_PAUSED=true).")
+    var paused = false
     @Flag(name: .long, help: "Report readiness as a JSON object on standard output.")
     var json = false
 
     func run() throws {
-        let status = serve(try options.load(), json: json)
+        let status = serve(try options.load(paused ? ["FERRY_PAUSED": "true"] : [:]), json: json)
         guard status == 0 else { throw ExitCode(status) }
     }
 }

@@ -89,7 +89,7 @@ enum FolderUses {
                     "Submit",
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Quotas",
-                        "Hosts", "Claim", "Finish", "Events",
+                        "Hosts", "Claim", "Finish", "Events", "Waiting",
                     ]
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),

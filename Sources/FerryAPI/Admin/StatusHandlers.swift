@@ -49,6 +49,9 @@ struct Status: ShownObject {
         list.member("version", \.version, "Version of Ferry on the node that responds.")
         list.member("uptime_seconds", \.uptime, "Seconds since the start of the node that responds.")
         list.member("paused", \.service.store.isPaused, "true if the service is paused: no node begins jobs.")
+        list.member(
+            "held", \.service.store.isHeld,
+            "true if the pause also holds deliveries, schedules and probes of hosts (FERRY_PAUSED).")
         list.member("nodes", { $0.service.store.nodes.map(StatusNode.init) }, "The nodes of the cluster.")
         list.object(
             "jobs", named: "StatusJobs",

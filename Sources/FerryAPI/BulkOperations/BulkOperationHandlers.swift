@@ -54,17 +54,26 @@ final class BulkOperationHandlers: Sendable {
         _ command: BulkCommand, _ body: BulkRequest, keepsBytes: Bool, _ json: JSONView,
         _ request: RequestContext
     ) throws(Problem) {
-        let key = try request.idempotency([json])
-        guard !body.isDryRun else {
+        start(
+            command, body.selection, isDryRun: body.isDryRun, keepsBytes: keepsBytes,
+            try request.idempotency([json]), request)
+    }
+
+    /// Starts an operation and responds with it, or with the number of jobs for a dry run.
+    func start(
+        _ command: BulkCommand, _ selection: BulkSelection, isDryRun: Bool, keepsBytes: Bool,
+        _ key: Submission.Idempotency?, _ request: RequestContext
+    ) {
+        guard !isDryRun else {
             return store.countJobs(
-                body.selection, tenant: request.tenant,
+                selection, tenant: request.tenant,
                 reply: request.onSuccess { count in
                     request.send(200, json: BulkDryRun(count: count).shown())
                 })
         }
         let operation = NewBulkOperation(
             id: identifiers.make(), tenant: request.tenant, command: command, keepsBytes: keepsBytes,
-            selection: body.selection, traceparent: traceContext(request.fields))
+            selection: selection, traceparent: traceContext(request.fields))
         store.createBulkOperation(
             operation, key,
             reply: request.onSuccess { created in
@@ -109,7 +118,9 @@ extension Operation {
     /// `true` for requests that start an operation on many jobs.
     var startsBulkOperation: Bool {
         switch self {
-        case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs: true
+        case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .suspendJobGroup, .resumeJobGroup,
+            .cancelJobGroup, .retryJobGroup:
+            true
         default: false
         }
     }

@@ -4,10 +4,12 @@ internal import HTTPServer
 /// Lists events, and opens streams of them.
 final class EventHandlers: Sendable {
     private let reader: any EventReader
+    private let groups: any GroupStore
     private let streams: EventStreams
 
-    init(_ reader: any EventReader, _ streams: EventStreams) {
-        self.reader = reader
+    init(_ ports: StorePorts, _ streams: EventStreams) {
+        reader = ports.events
+        groups = ports.groups
         self.streams = streams
     }
 
@@ -31,6 +33,27 @@ final class EventHandlers: Sendable {
             reply: request.onSuccess { found in send(ListPage(found), limit: query.limit, request) })
     }
 
+    /// `GET /v1/job_groups/{name}/events`
+    func listOfGroup(_ request: RequestContext) throws(Problem) {
+        let name = try request.groupName()
+        let isStream = wantsStream(request)
+        let after = isStream ? try lastEventID(request) : nil
+        let query = isStream ? EventQuery(tenant: request.tenant) : try eventQuery(request)
+        groups.group(
+            name, tenant: request.tenant,
+            reply: request.onSuccess { [self] group throws(Problem) in
+                var query = query
+                query.narrow(to: group)
+                if isStream {
+                    let subject = EventStream.Subject(query: query, job: nil, showsProgress: false)
+                    return try streams.open(subject, after: after, request)
+                }
+                let limit = query.limit
+                query.limit += 1
+                reader.events(query, reply: request.onSuccess { send($0, limit: limit, request) })
+            })
+    }
+
     /// Opens a stream of the events of a job, or, if `job` is `nil`, of the tenant or one of its sessions.
     private func stream(of job: JobID?, _ request: RequestContext) throws(Problem) {
         var query = EventQuery(tenant: request.tenant)
@@ -49,16 +72,19 @@ final class EventHandlers: Sendable {
             default: try query.narrow(name, value)
             }
         }
-        var after: EventID?
-        if let text = request.fields["Last-Event-ID"], !text.isEmpty {
-            guard let id = EventID(text) else {
-                throw Problem(.invalidHeader, "Last-Event-ID is not the identifier of an event (evt_…).")
-            }
-            after = id
-        }
+        let after = try lastEventID(request)
         let subject = EventStream.Subject(query: query, job: job, showsProgress: showsProgress)
         try streams.open(subject, after: after, request)
     }
+}
+
+/// Returns the event of `Last-Event-ID`, or `nil` without the field.
+private func lastEventID(_ request: RequestContext) throws(Problem) -> EventID? {
+    guard let text = request.fields["Last-Event-ID"], !text.isEmpty else { return nil }
+    guard let id = EventID(text) else {
+        throw Problem(.invalidHeader, "Last-Event-ID is not the identifier of an event (evt_…).")
+    }
+    return id
 }
 
 private func send(_ found: ListPage<EventEntry, EventKindTag>, limit: Int, _ request: RequestContext) {

@@ -20,11 +20,13 @@ final class EventStreams: EventSink {
         var logs = 0
         /// Streams of one job.
         var jobs: [JobID: Int] = [:]
-        var isEmpty: Bool { logs == 0 && jobs.isEmpty }
+        /// Streams of one group.
+        var groups = 0
+        var isEmpty: Bool { logs == 0 && jobs.isEmpty && groups == 0 }
 
-        mutating func add(_ count: Int, _ job: JobID?) {
-            guard let job else {
-                logs += count
+        mutating func add(_ count: Int, _ subject: EventStream.Subject) {
+            guard let job = subject.job else {
+                if subject.query.group == nil { logs += count } else { groups += count }
                 return
             }
             let sum = jobs[job, default: 0] + count
@@ -37,6 +39,7 @@ final class EventStreams: EventSink {
     private let events: any EventReader
     private let feed: any EventFeed
     private let jobs: any JobReader
+    private let groups: any GroupStore
     private let progress: JobProgress
     private let others: any OtherNodes
     private let running: @Sendable () -> [RunningTransfer]
@@ -48,6 +51,7 @@ final class EventStreams: EventSink {
         events = ports.store.events
         feed = ports.feed
         jobs = ports.store.jobs
+        groups = ports.store.groups
         progress = JobProgress(ports)
         others = ports.others
         running = ports.running
@@ -67,6 +71,8 @@ final class EventStreams: EventSink {
         feed.follow(self) { [self] in
             if let job = subject.job {
                 openJob(job, after: after, stream, request)
+            } else if let group = subject.query.group {
+                openGroup(group, after: after, stream, request)
             } else {
                 openLog(after: after, stream, request)
             }
@@ -86,7 +92,7 @@ final class EventStreams: EventSink {
                 readPage: { [weak self] in self?.readPage($0, after: $1) },
                 onEnd: { [weak self] in self?.leave($0) })
             state.streams[stream.number] = stream
-            state.audiences[subject.query.tenant, default: Audience()].add(1, subject.job)
+            state.audiences[subject.query.tenant, default: Audience()].add(1, subject)
             return stream
         }
     }
@@ -96,7 +102,7 @@ final class EventStreams: EventSink {
             guard state.streams.removeValue(forKey: stream.number) != nil else { return false }
             let tenant = stream.subject.query.tenant
             state.pool.release(of: tenant)
-            state.audiences[tenant]?.add(-1, stream.subject.job)
+            state.audiences[tenant]?.add(-1, stream.subject)
             if state.audiences[tenant]?.isEmpty == true { state.audiences[tenant] = nil }
             return state.streams.isEmpty
         }
@@ -228,6 +234,49 @@ final class EventStreams: EventSink {
         }
     }
 
+    // MARK: Streams of one group
+
+    /// Opens a stream with the events that the client has missed, or with a snapshot of the group. New events
+    /// follow.
+    private func openGroup(
+        _ name: String, after: EventID?, _ stream: EventStream, _ request: RequestContext
+    ) {
+        let query = stream.subject.query
+        guard let after else { return beginGroup(name, stream, request) }
+        events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
+            [self] result in
+            switch result {
+            case .failure(let error): refuse(stream, error, request)
+            // Events are missing from the log: a snapshot replaces them.
+            case .success(let replay) where !replay.isKnown: beginGroup(name, stream, request)
+            case .success(let replay):
+                addOfLog(replay, to: stream)
+                respond(stream, request)
+            }
+        }
+    }
+
+    private func beginGroup(_ name: String, _ stream: EventStream, _ request: RequestContext) {
+        readLastEvent(stream, request) { [self] last in
+            groups.group(name, tenant: stream.subject.query.tenant) { [self] found in
+                switch found {
+                case .failure(let error): refuse(stream, error, request)
+                case .success(let group):
+                    var writer = JSONWriter(reservingCapacity: 1_024)
+                    writer.beginObject()
+                    writer.name("group")
+                    writer.raw(group.shown(isRedacted: true))
+                    writer.endObject()
+                    stream.addSnapshot(serverSentEvent("snapshot", id: last, writer.bytes), upTo: last)
+                    stream.add([], isWhole: true)
+                    respond(stream, request)
+                }
+            }
+        }
+    }
+
+    // MARK: Pages
+
     private func readPage(_ stream: EventStream, after: EventID) {
         // If the read fails or events are missing from the log, the stream ends and the client reconnects.
         if let job = stream.subject.job {
@@ -291,6 +340,7 @@ final class EventStreams: EventSink {
     func wants(_ event: Event) -> Bool {
         state.withLock { state in
             guard let audience = state.audiences[event.tenant] else { return false }
+            if event.record.type == .groupFinished, audience.groups > 0 { return true }
             return audience.logs > 0 || event.record.job.map { audience.jobs[$0] != nil } ?? false
         }
     }

@@ -10,6 +10,8 @@ package protocol GroupStore: Sendable {
     func group(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>)
     /// Replies with groups, newest first, only those before `before`.
     func groups(tenant: String, before: JobGroupID?, limit: Int, reply: @escaping Reply<[JobGroup]>)
+    /// Replies with those of the groups that exist, and whether an unfinished job depends on each.
+    func awaitedGroups(_ names: [String], tenant: String, reply: @escaping Reply<[String: Bool]>)
     /// Closes a group and replies with it; a closed one stays as it is.
     func closeGroup(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>)
     /// Deletes a finished group for which `holds` returns `true`.
@@ -21,6 +23,7 @@ package protocol GroupStore: Sendable {
 /// Creates, shows, closes and deletes groups of jobs.
 final class GroupHandlers: Sendable {
     private let store: any GroupStore
+    private let progress: GroupProgress
     private let node: NodeAbilities
     private let egress: EgressPolicy
     private let secrets: SecretSeal
@@ -29,6 +32,7 @@ final class GroupHandlers: Sendable {
 
     init(_ ports: APIPorts, _ node: NodeAbilities, _ identifiers: IdentifierGenerator) {
         store = ports.store.groups
+        progress = GroupProgress(ports)
         egress = ports.egress
         secrets = ports.secrets
         clock = ports.clock
@@ -69,7 +73,9 @@ final class GroupHandlers: Sendable {
     func read(_ request: RequestContext) throws(Problem) {
         store.group(
             try request.groupName(), tenant: request.tenant,
-            reply: request.onSuccess { send($0, 200, request) })
+            reply: request.onSuccess { [progress] group in
+                progress.read(group) { send($0, 200, request) }
+            })
     }
 
     /// `POST /v1/job_groups/{name}/close`

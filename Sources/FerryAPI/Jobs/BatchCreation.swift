@@ -212,9 +212,11 @@ private final class EarlierJobs {
 }
 
 private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContext) {
-    let answer = BatchAnswer(jobs: accepted.jobs.map { BatchAnswer.Entry(id: $0.id, state: $0.state) })
+    let answer = BatchAnswer(
+        jobs: accepted.jobs.map { BatchAnswer.Entry(id: $0.id, state: $0.state, isNew: $0.isNew) })
     request.send(
-        201, json: answer.shown(reservingCapacity: 64 * accepted.jobs.count + 16),
+        accepted.jobs.contains(where: \.isNew) ? 201 : 200,
+        json: answer.shown(reservingCapacity: 64 * accepted.jobs.count + 16),
         accepted.isReplay ? replayed : [])
 }
 
@@ -235,10 +237,14 @@ struct BatchAnswer: ShownObject {
 
         let id: JobID
         let state: JobState
+        let isNew: Bool
 
         static func members(_ list: inout some MemberVisitor<Self>) {
             list.member("id", \.id, "Identifier of the job.")
             list.member("state", \.state, "State of the job.")
+            list.member(
+                "created", \.isNew,
+                "Whether the request created the job. false: the job existed before and has its unique key.")
         }
     }
 }

@@ -8,8 +8,16 @@ internal import FerryCore
 struct BatchDestinations {
     /// The jobs, in the order of the batch.
     private let jobs: [NewJob]
+    /// Jobs that are not created, because an earlier one has their unique key.
+    private let repetitions: Set<JobID>
 
-    init(_ jobs: [NewJob]) { self.jobs = jobs }
+    init(_ jobs: [NewJob]) {
+        self.jobs = jobs
+        var keys: Set<String> = []
+        repetitions = Set(
+            jobs.lazy.filter { job in job.spec.unique.map { !keys.insert($0.key).inserted } ?? false }
+                .map(\.id))
+    }
 
     /// Returns an error for each job that replaces the file of another one without a dependency between them.
     /// `place` returns the JSON Pointer to a job.
@@ -32,10 +40,11 @@ struct BatchDestinations {
         return errors.all
     }
 
-    /// Path of the file that a job replaces, or `nil` if it replaces none that its destination names.
+    /// Path of the file that a job replaces, or `nil` if it replaces none that its destination names. Of jobs
+    /// with one unique key only the first is created; the others replace nothing.
     private func path(of job: NewJob) -> String? {
         guard let destination = job.spec.destination, destination.ifExists == .replace,
-            !destination.isDirectory
+            !destination.isDirectory, !repetitions.contains(job.id)
         else { return nil }
         return destination.path
     }
@@ -68,15 +77,24 @@ struct BatchDestinations {
         let indexes = Dictionary(
             jobs.enumerated().map { ($0.element.id, $0.offset) }, uniquingKeysWith: { one, _ in one })
         let dependencies = jobs.map { job in job.spec.schedule.dependsOn.compactMap { indexes[$0] } }
+        let dependsOnGroups = jobs.contains { job in
+            job.spec.schedule.dependencies.contains { $0.group != nil }
+        }
         var areOrdered: [Bool] = []
         for start in stride(from: 0, to: pairs.count, by: 64) {
             let pairs = pairs[start..<min(start + 64, pairs.count)]
             // One bit for each pair: the job is the first one of the pair, or depends on it.
             var masks = [UInt64](repeating: 0, count: jobs.count)
             for (bit, pair) in pairs.enumerated() { masks[pair.first] |= 1 << UInt64(bit) }
+            // Those of the jobs of each group so far.
+            var groupMasks: [String: UInt64] = [:]
             // Dependencies precede the jobs that name them.
             for (index, dependencies) in dependencies.enumerated() {
                 for dependency in dependencies { masks[index] |= masks[dependency] }
+                guard dependsOnGroups else { continue }
+                let spec = jobs[index].spec
+                for name in spec.schedule.groupsOfDependencies { masks[index] |= groupMasks[name] ?? 0 }
+                if let group = spec.group { groupMasks[group, default: 0] |= masks[index] }
             }
             areOrdered += pairs.enumerated().map { bit, pair in masks[pair.second] & 1 << UInt64(bit) != 0 }
         }

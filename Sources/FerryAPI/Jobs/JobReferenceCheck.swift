@@ -35,17 +35,39 @@ struct EarlierSubmissions: Sendable {
 final class JobReferenceCheck: Sendable {
     private let reader: any JobReader
     private let dependencies: any DependencyStore
+    private let groups: any GroupStore
     private let earlier: EarlierSubmissions
 
     init(_ ports: StorePorts, _ earlier: EarlierSubmissions) {
         reader = ports.jobs
         dependencies = ports.dependencies
+        groups = ports.groups
         self.earlier = earlier
     }
 
     /// Calls `then` if all references of these jobs exist, or if the key was accepted before. Otherwise
     /// responds with an error for each that does not. `place` returns the JSON Pointer to a job.
     func check(
+        _ jobs: [NewJob], _ request: RequestContext, _ key: Submission.Idempotency?,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
+    ) {
+        guard let named = GroupDependencies(jobs.map(\.spec)) else {
+            return checkJobs(jobs, request, key, place: place, then: then)
+        }
+        groups.awaitedGroups(
+            named.names, tenant: request.tenant,
+            reply: request.onSuccess { [self] known in
+                let errors = named.errors(known: known, place: place)
+                guard errors.isEmpty else {
+                    return earlier.find(key, request, then: { _ in then() }) {
+                        request.fail(Problem(InvalidFields(errors)))
+                    }
+                }
+                checkJobs(jobs, request, key, place: place, then: then)
+            })
+    }
+
+    private func checkJobs(
         _ jobs: [NewJob], _ request: RequestContext, _ key: Submission.Idempotency?,
         place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
     ) {
@@ -113,7 +135,8 @@ private func unknownJobs(
         for source in job.sourceJobs where missing.contains(source.job) {
             errors.add(place(number) + source.pointer, "invalid_value", noSuchJob)
         }
-        for (index, dependency) in job.schedule.dependsOn.enumerated() where missing.contains(dependency) {
+        for (index, dependency) in job.schedule.dependencies.enumerated()
+        where dependency.job.map(missing.contains) ?? false {
             errors.add("\(place(number))/schedule/depends_on/\(index)", "invalid_value", noSuchJob)
         }
     }

@@ -41,7 +41,8 @@ final class JobSubmission: Sendable {
                     switch result {
                     case .failure(.sessionsChanged): batches.run(again)
                     case .failure(let error): request.fail(error)
-                    case .success(let accepted): sendAccepted(job, accepted, request, asOf: asOf)
+                    case .success(let accepted):
+                        sendAccepted(job, accepted, request, asOf: asOf, again: again)
                     }
                 })
             return
@@ -60,7 +61,7 @@ final class JobSubmission: Sendable {
         let respond: @Sendable (Submission.Accepted) -> Void = { [self] accepted in
             reader.job(job.id, tenant: job.tenant) { [self] result in
                 guard case .success(let record) = result else {
-                    return sendAccepted(job, accepted, request, asOf: asOf)
+                    return sendAccepted(job, accepted, request, asOf: asOf, again: again)
                 }
                 view.sendCreated(record, isReplay: false, to: request, waited: seconds)
             }
@@ -79,9 +80,9 @@ final class JobSubmission: Sendable {
                 case .failure(let error):
                     waiters.remove(token)
                     request.fail(error)
-                case .success(let accepted) where accepted.isReplay:
+                case .success(let accepted) where accepted.isReplay || !accepted.areNew:
                     waiters.remove(token)
-                    sendAccepted(job, accepted, request, asOf: asOf)
+                    sendAccepted(job, accepted, request, asOf: asOf, again: again)
                 case .success(let accepted):
                     if pending.accept(accepted) { respond(accepted) }
                 }
@@ -90,11 +91,20 @@ final class JobSubmission: Sendable {
 
     /// Responds to a committed submission with 201, even if reading the job fails: the job may have been
     /// deleted since, or the database may be unreachable. After an error the client would submit it again.
+    /// An existing job is shown as it is, with 200; if it was deleted since, `again` is called: its key is
+    /// free.
     private func sendAccepted(
         _ job: NewJob, _ accepted: Submission.Accepted, _ request: RequestContext,
-        asOf: (Timestamp) -> NewJob?
+        asOf: (Timestamp) -> NewJob?, again: @escaping @Sendable () -> Void
     ) {
         guard let first = accepted.jobs.first else { return request.fail(StoreError.failed) }
+        guard first.isNew else {
+            return sendExisting(first, isReplay: accepted.isReplay, request) { [self] error in
+                guard error == .notFound else { return request.fail(error) }
+                guard accepted.isReplay else { return batches.run(again) }
+                view.sendCreated(JobRecord(first, of: job), isReplay: true, isNew: false, to: request)
+            }
+        }
         guard accepted.isReplay else {
             return view.sendCreated(JobRecord(first, of: job), isReplay: false, to: request)
         }
@@ -104,14 +114,36 @@ final class JobSubmission: Sendable {
         }
     }
 
+    /// Responds with a job that existed before. Calls `otherwise` if it cannot be read.
+    private func sendExisting(
+        _ existing: Submission.Accepted.Job, isReplay: Bool, _ request: RequestContext,
+        otherwise: @escaping @Sendable (StoreError) -> Void
+    ) {
+        let seconds = preferredWait(request.fields).flatMap { $0 > 0 ? $0 : nil }
+        let respond: @Sendable (Result<JobRecord, StoreError>) -> Void = { [view] result in
+            switch result {
+            case .failure(let error): otherwise(error)
+            case .success(let record):
+                view.sendCreated(record, isReplay: isReplay, isNew: false, to: request, waited: seconds)
+            }
+        }
+        guard let seconds else { return reader.job(existing.id, tenant: request.tenant, reply: respond) }
+        wait.read(
+            existing.id, tenant: request.tenant, seconds: seconds, when: { $0.isTerminal }, then: respond)
+    }
+
     /// Refuses a request, unless its key was accepted before: then the first response is repeated. A session,
     /// the egress policy or the job to repeat may have changed since, or may be gone.
     func refuse(_ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem) {
         earlier.find(key, request) { [self] accepted in
             guard let first = accepted.jobs.first else { return request.fail(StoreError.failed) }
-            replay(first, of: nil, request) { error in
+            let otherwise: @Sendable (StoreError) -> Void = { error in
                 request.fail(error == .notFound ? problem : Problem(error))
             }
+            guard first.isNew else {
+                return sendExisting(first, isReplay: true, request, otherwise: otherwise)
+            }
+            replay(first, of: nil, request, otherwise: otherwise)
         } otherwise: {
             request.fail(problem)
         }

@@ -48,13 +48,15 @@ struct JobView: Sendable {
     }
 
     /// Sends a job that its request has created. `isReplay`: an earlier request with the same key has created
-    /// it. `waited`: seconds that `Prefer: wait` asked for, if the response waited.
+    /// it. `isNew`: `false` if the job existed before and has the unique key of the submitted one. `waited`:
+    /// seconds that `Prefer: wait` asked for, if the response waited.
     func sendCreated(
-        _ record: JobRecord, isReplay: Bool, to request: RequestContext, waited: Double? = nil
+        _ record: JobRecord, isReplay: Bool, isNew: Bool = true, to request: RequestContext,
+        waited: Double? = nil
     ) {
         let location = [(name: "Location", value: "/v1/jobs/\(record.id)")]
         send(
-            record, 201, to: request,
+            record, isNew ? 201 : 200, to: request,
             location + (waited.map(appliedWait) ?? []) + (isReplay ? replayed : []))
     }
 }

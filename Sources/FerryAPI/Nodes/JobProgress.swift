@@ -9,16 +9,21 @@ struct JobProgress: Sendable {
         fileprivate var remote: [JobID: TransferProgress] = [:]
         fileprivate var unavailable: [NodeID: NodeUnavailable] = [:]
 
+        /// Returns the progress of a running job; `nil` for any other job, and if its node has not answered.
+        func progress(of record: JobRecord) -> TransferProgress? {
+            record.state == .running ? local(record.id) ?? remote[record.id] : nil
+        }
+
         /// Writes a job with its progress. `queue` as in `JobRecord.write`.
         func write(
             _ record: JobRecord, into writer: inout JSONWriter,
             queue: @autoclosure () -> QueueConditions = QueueConditions(),
             for disclosure: Disclosure = .redacted
         ) {
-            let runs = record.state == .running
             record.write(
-                into: &writer, progress: runs ? local(record.id) ?? remote[record.id] : nil,
-                unavailable: runs ? record.node.flatMap { unavailable[$0] } : nil, queue: queue(),
+                into: &writer, progress: progress(of: record),
+                unavailable: record.state == .running ? record.node.flatMap { unavailable[$0] } : nil,
+                queue: queue(),
                 for: disclosure)
         }
     }

@@ -11,7 +11,8 @@ extension Operation {
         case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .listBulkOperations, .readBulkOperation,
             .cancelBulkOperation:
             "operations"
-        case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs:
+        case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs,
+            .suspendJobGroup, .resumeJobGroup, .cancelJobGroup, .retryJobGroup, .listJobGroupEvents:
             "groups"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
@@ -52,7 +53,10 @@ extension Operation {
             OperationDescription(
                 "Submit up to 10,000 jobs, all or nothing", ["IdempotencyKey", "Traceparent"],
                 .init(content: batchContent),
-                .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]))
+                .init(201, "The accepted jobs, in order.", json("BatchAnswer"), ["Idempotency-Replayed"]),
+                .init(
+                    200, "Jobs that exist and have the unique keys of all submitted ones.",
+                    json("BatchAnswer"), ["Idempotency-Replayed"]))
         case .listJobs:
             .page(
                 "List jobs, newest first", "A page of jobs.", "JobList",
@@ -101,15 +105,22 @@ extension Operation {
             OperationDescription(
                 "List a job's attempts with the timings of every request", [], nil,
                 .init(200, "The attempts, oldest first.", json("AttemptList")))
+        case .retryJob:
+            OperationDescription(
+                "Submit a terminal job again, as a new one", ["IdempotencyKey", "Prefer", "Traceparent"],
+                .empty, Self.accepted)
         default:
             OperationDescription(
-                self == .retryJob ? "Submit a terminal job again, as a new one" : "Submit a job",
-                ["IdempotencyKey", "Prefer", "Traceparent"],
-                self == .retryJob ? .empty : .json("JobRequest"),
-                .created(
-                    "The job is accepted and stored.", "Job", ["Preference-Applied", "Idempotency-Replayed"]))
+                "Submit a job", ["IdempotencyKey", "Prefer", "Traceparent"], .json("JobRequest"),
+                Self.accepted,
+                .init(
+                    200, "The job that has the unique key of the submitted one. No job is created.",
+                    json("Job"), ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"]))
         }
     }
+
+    private static let accepted = OperationDescription.Answer.created(
+        "The job is accepted and stored.", "Job", ["Preference-Applied", "Idempotency-Replayed"])
 
     private func answer(_ summary: String, _ schema: String) -> OperationDescription {
         .change(summary, .json(schema), "The job with its new state.", "Job", problems: [409])
@@ -133,8 +144,12 @@ extension Operation {
     }
 
     private func bulk(_ summary: String, _ schema: String) -> OperationDescription {
+        bulk("\(summary), by filter or identifiers", .json(schema))
+    }
+
+    private func bulk(_ summary: String, _ body: OperationDescription.Body) -> OperationDescription {
         OperationDescription(
-            "\(summary), by filter or identifiers", ["IdempotencyKey", "Traceparent"], .json(schema),
+            summary, ["IdempotencyKey", "Traceparent"], body,
             .init(200, "With dry_run: the number of jobs.", json("BulkDryRun")),
             .init(
                 202, "The operation, which continues after the response.", json("BulkOperation"),
@@ -155,6 +170,15 @@ extension Operation {
             .page(
                 "List a group's jobs, newest first", "A page of jobs.", "JobList",
                 ["Session"] + jobFilters + jobPage, problems: [422])
+        case .listJobGroupEvents:
+            OperationDescription(
+                "List a group's own events, newest first, or stream them",
+                ["Since", "Limit", "Cursor", "LastEventID"], nil, eventPage)
+        case .suspendJobGroup: bulk("Suspend the jobs of a group", .optional("GroupCommand"))
+        case .resumeJobGroup: bulk("Resume the suspended jobs of a group", .optional("GroupCommand"))
+        case .cancelJobGroup: bulk("Cancel the jobs of a group", .optional("GroupCancellation"))
+        case .retryJobGroup:
+            bulk("Submit the open failures of a group again", .optional("GroupCommand"))
         default:
             .delete(
                 "Delete a finished group; its jobs are kept", "The group is deleted.", problems: [409])
@@ -191,13 +215,17 @@ extension Operation {
         }
     }
 
-    private var eventDescription: OperationDescription {
-        let page = OperationDescription.Answer(
+    private var eventPage: OperationDescription.Answer {
+        OperationDescription.Answer(
             200, "A page of events, or a stream of events with Accept: text/event-stream.",
             #"""
             {"application/json": {"schema": {"$ref": "#/components/schemas/EventList"}},
              "text/event-stream": {"schema": {"type": "string"}}}
             """#, ["Link"])
+    }
+
+    private var eventDescription: OperationDescription {
+        let page = eventPage
         if self == .listEvents {
             return OperationDescription(
                 "List events, newest first, or stream them",

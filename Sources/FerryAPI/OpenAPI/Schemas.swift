@@ -96,6 +96,8 @@ extension FieldSchemas {
         add(JobFilter.self, .request(nil), named: JobFilter.schemaName)
         add(BulkRequest.self, .request(nil), named: "BulkRequest")
         add(BulkCancelRequest.self, .request(nil), named: "BulkCancelRequest")
+        add(GroupCommand.self, .request(nil), named: "GroupCommand")
+        add(GroupCancellation.self, .request(nil), named: "GroupCancellation")
         add(GroupDraft.self, .request(nil), named: GroupDraft.schemaName)
         add(KeyRequest.self, .request(nil), named: "KeyRequest")
         add(TransferLimits.self, .patch, named: "LimitsPatch")

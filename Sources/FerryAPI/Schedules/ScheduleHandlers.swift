@@ -137,7 +137,8 @@ final class ScheduleHandlers: Sendable {
             id, tenant: request.tenant, try request.idempotency(),
             traceparent: traceContext(request.fields),
             reply: request.onSuccess { [view] created in
-                view.sendCreated(created.record, isReplay: created.isReplay, to: request)
+                view.sendCreated(
+                    created.record, isReplay: created.isReplay, isNew: created.isNew, to: request)
             })
     }
 

@@ -11,6 +11,7 @@ final class Handlers: Sendable {
     let jobAnswers: JobAnswers
     let bulkOperations: BulkOperationHandlers
     let groups: GroupHandlers
+    let groupOperations: GroupOperations
     let content: ContentHandlers
     let sessions: SessionHandlers
     let schedules: ScheduleHandlers
@@ -53,11 +54,12 @@ final class Handlers: Sendable {
         jobAnswers = JobAnswers(ports, node, view)
         bulkOperations = BulkOperationHandlers(ports.store.bulkOperations, identifiers)
         groups = GroupHandlers(ports, node, identifiers)
+        groupOperations = GroupOperations(ports.store.groups, bulkOperations)
         content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)
-        events = EventHandlers(ports.store.events, streams)
+        events = EventHandlers(ports.store, streams)
         webhooks = WebhookHandlers(ports, node, identifiers)
         deliveries = DeliveryHandlers(ports)
         status = StatusHandlers(ports, version: configuration.version)

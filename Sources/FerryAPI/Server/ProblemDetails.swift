@@ -22,6 +22,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case groupClosed = "group_closed"
     case groupExists = "group_exists"
     case groupNotFinished = "group_not_finished"
+    case uniqueKeyTaken = "unique_key_taken"
     case stale
     case preconditionRequired = "precondition_required"
     case bodyTooLarge = "body_too_large"
@@ -48,7 +49,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
-            .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished:
+            .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished,
+            .uniqueKeyTaken:
             409
         case .stale: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
@@ -85,6 +87,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .groupClosed: "The group takes no more jobs"
         case .groupExists: "A group has this name"
         case .groupNotFinished: "The group is not finished"
+        case .uniqueKeyTaken: "Another job has the unique key"
         case .stale: "The object has changed"
         case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"
@@ -154,6 +157,8 @@ struct Problem: Error, Sendable {
     var waitingFor: WaitingFor?
     /// Current revision of the object, for `stale`.
     var revision: Int32?
+    /// The job that has the key, for `unique_key_taken`.
+    var job: JobID?
     /// The node that does not answer, for `node_unavailable`.
     var unavailable: NodeUnavailable?
     var fields: [(name: String, value: String)] = []
@@ -283,6 +288,13 @@ struct Problem: Error, Sendable {
                     + "ended, or cancel one.")
         case .groupClosed:
             self.init(.groupClosed, "The group is closed: only retries of its jobs join it.")
+        case .groupMissing:
+            self.init(InvalidFields("#", "invalid_value", "No group has the name that depends_on has."))
+        case .groupAwaited:
+            self.init(
+                InvalidFields(
+                    "#", "invalid_combination",
+                    "A job with dependencies cannot join a group on which a job depends."))
         case .groupExists: self.init(.groupExists, "The tenant has a group with this name.")
         case .groupUnfinished:
             self.init(
@@ -291,6 +303,9 @@ struct Problem: Error, Sendable {
         case .tooManyGroups:
             self.init(
                 .limitReached, "A tenant may have \(Limits.jobGroupCountMax) groups. Delete finished ones.")
+        case .uniqueKeyTaken(let job):
+            self.init(.uniqueKeyTaken, "The job \(job) has the unique key of this job.")
+            self.job = job
         case .failed:
             self.init(.internalError, "The request failed; the log has its cause under its request_id.")
         }
@@ -342,6 +357,8 @@ struct ShownProblem: ShownObject {
             "waiting_for", \.problem.waitingFor?.rawValue,
             "What the job waits for. Only with the state waiting.")
         list.optional("revision", \.problem.revision, "Only with the code stale: the current revision.")
+        list.optional(
+            "job", \.problem.job, "Only with the code unique_key_taken: the job that has the key.")
         list.optional(
             "node", \.problem.unavailable?.node, "Only with the code node_unavailable: the node to ask.")
         list.optional(

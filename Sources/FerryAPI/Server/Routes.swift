@@ -56,7 +56,8 @@ enum Operation: String, Sendable, CaseIterable {
     case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
         replayDeliveries, listWebhookDeliveries
     case readWindows, changeWindows
-    case createJobGroup, listJobGroups, readJobGroup, closeJobGroup, deleteJobGroup, listGroupJobs
+    case createJobGroup, listJobGroups, readJobGroup, closeJobGroup, deleteJobGroup, listGroupJobs,
+        suspendJobGroup, resumeJobGroup, cancelJobGroup, retryJobGroup, listJobGroupEvents
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
@@ -151,6 +152,19 @@ private let groupRoutes: [Route] = [
     Route(.closeJobGroup, "POST", "/v1/job_groups/{name}/close", .client, .upTo(4_096)) { $0.groups.close },
     Route(.deleteJobGroup, "DELETE", "/v1/job_groups/{name}", .client) { $0.groups.delete },
     Route(.listGroupJobs, "GET", "/v1/job_groups/{name}/jobs", .viewer) { $0.jobListing.listOfGroup },
+    Route(.listJobGroupEvents, "GET", "/v1/job_groups/{name}/events", .viewer) { $0.events.listOfGroup },
+    Route(.suspendJobGroup, "POST", "/v1/job_groups/{name}/suspend", .client, .upTo(4_096)) {
+        $0.groupOperations.suspend
+    },
+    Route(.resumeJobGroup, "POST", "/v1/job_groups/{name}/resume", .client, .upTo(4_096)) {
+        $0.groupOperations.resume
+    },
+    Route(.cancelJobGroup, "POST", "/v1/job_groups/{name}/cancel", .client, .upTo(4_096)) {
+        $0.groupOperations.cancel
+    },
+    Route(.retryJobGroup, "POST", "/v1/job_groups/{name}/retry", .client, .upTo(4_096)) {
+        $0.groupOperations.retry
+    },
 ]
 
 private let bulkRoutes: [Route] = [

@@ -43,7 +43,8 @@ final class WebhookHandlers: Sendable {
         var record = WebhookRecord(made, of: shown, key, tenant: request.tenant)
         record.sealedHeaders = headers
         record.sealedTLS = tls
-        let new = NewWebhook(record: record, idempotency: idempotency)
+        let new = NewWebhook(
+            record: record, idempotency: idempotency, isOfOperator: request.principal.role == .admin)
         store.createWebhook(
             new,
             reply: request.onSuccess { [self] creation throws(Problem) in

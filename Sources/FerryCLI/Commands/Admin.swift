@@ -6,7 +6,8 @@ package struct Admin: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Shows the state of the service and controls it.",
         subcommands: [
-            Status.self, Nodes.self, Tenants.self, AdminHosts.self, Limits.self, Keys.self, Audit.self,
+            Status.self, Nodes.self, Tenants.self, AdminHosts.self, Limits.self, Windows.self,
+            Keys.self, Audit.self,
             Pause.self, Resume.self, Drain.self,
         ])
 

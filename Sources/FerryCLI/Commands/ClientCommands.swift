@@ -4,9 +4,9 @@ package import ArgumentParser
 package var clientCommands: [any ParsableCommand.Type] {
     [
         Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, FetchContent.self, Events.self,
-        Stuck.self, Failures.self, Cancel.self, Suspend.self, Resume.self, Retry.self, Acknowledge.self,
-        BulkOperations.self,
-        Schedules.self, Sessions.self, Webhooks.self, Admin.self, Healthcheck.self,
+        Stuck.self, Failures.self, Cancel.self, Suspend.self, Resume.self, Retry.self, Change.self,
+        Delete.self, Acknowledge.self, BulkOperations.self, Groups.self, Schedules.self, Sessions.self,
+        Webhooks.self, Deliveries.self, Redeliver.self, Admin.self, Healthcheck.self,
     ]
 }
 

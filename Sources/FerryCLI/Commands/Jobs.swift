@@ -101,18 +101,31 @@ package struct Watch: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Waits until jobs have ended and shows their progress.",
         discussion: """
+            With --group, waits until the group is finished: closed, and without an unfinished job. Open \
+            failures and cancelled jobs of the group are exit status 1.
+
             Exit status: 0 if all jobs succeed, 1 if one does not, 4 after the timeout. Ctrl-C ends the \
             command; the jobs continue.
             """)
-    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+    @Argument(help: "Identifiers of the jobs; or give --group.") var ids: [String] = []
+    @Option(name: .long, help: "Name of a group to wait for.") var group: String?
     @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4.") var timeout: Double?
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package mutating func validate() throws { try WaitOptions.check(timeout, wait: true) }
+    package mutating func validate() throws {
+        guard ids.isEmpty != (group == nil) else {
+            throw ValidationError("Name jobs, or a group with --group.")
+        }
+        try WaitOptions.check(timeout, wait: true)
+    }
 
     package func run() throws {
+        if let group {
+            let watch = GroupWatch(service: try client.service(), console: .current, timeout: timeout)
+            return try watch.finish(group, json: client.json)
+        }
         try Self.watch(ids, service: try client.service(), timeout: timeout, json: client.json)
     }
 
@@ -275,7 +288,7 @@ private func post(_ verb: String, to ids: [String], _ client: ClientOptions) thr
 }
 
 /// Runs `body` for each job, also after an error. Throws afterwards with all errors.
-private func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
+func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
     var failures: [ClientFailure] = []
     for id in ids {
         do throws(ClientFailure) {

@@ -28,24 +28,49 @@ package struct Submit: ParsableCommand {
 
     @Option(
         name: .long,
+        help: ArgumentHelp(
+            "Unique key of the job: while a job has it, that job is returned and none is created.",
+            valueName: "key"))
+    var unique: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Time after its success for which an earlier job has the unique key, in seconds; by default "
+                + "only unfinished jobs have it.", valueName: "seconds"))
+    var uniqueFor: Double?
+
+    @Option(
+        name: .long,
         help: ArgumentHelp("Start the jobs after this one has ended; repeatable.", valueName: "job"))
     var after: [String] = []
 
     @Option(name: .long, help: "Time by which the jobs must have ended, such as 2026-11-21T22:00:00Z.")
     var deadline: String?
 
+    @Option(name: .long, help: "Name of the group of the jobs that have no member group.")
+    var group: String?
+
+    @Flag(name: .long, help: "Close the group: later only retries of its jobs join it.")
+    var closeGroup = false
+
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
+    package mutating func validate() throws {
+        if closeGroup, group == nil { throw ValidationError("--close-group needs --group.") }
+        if uniqueFor != nil, unique == nil { throw ValidationError("--unique-for needs --unique.") }
+        try WaitOptions.check(timeout, wait: wait)
+    }
 
     package func run() throws {
         let console = Console.current
         let service = try client.service()
         let submission = try Submission(
             LocalFile.readJSON(file, byteCountMax: Limits.batchByteCountMax), name: file
-        ).scheduled(scheduleMembers(after: after, deadline: deadline))
+        ).scheduled(scheduleMembers(after: after, deadline: deadline)).grouped(group, closing: closeGroup)
+            .unique(unique, for: uniqueFor)
         let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
@@ -75,6 +100,21 @@ package struct Submit: ParsableCommand {
             return Submission(isBatch: isBatch, body: writer.bytes)
         }
 
+        /// Adds the rule of a unique job, if there is a key. Throws `usage` for several jobs: each needs a
+        /// key of its own, in the file.
+        func unique(_ key: String?, for seconds: Double?) throws(ClientFailure) -> Submission {
+            guard let key else { return self }
+            guard !isBatch, let json = try? JSON.parse(body) else {
+                throw ClientFailure(
+                    .usage, "--unique is for one job. Give each job of several ones a member unique.")
+            }
+            var rule = [JSON.Member("key", .string(key))]
+            if let seconds { rule.append(JSON.Member("for", .number(seconds))) }
+            var writer = JSONWriter()
+            writer.value(json.merged(with: .object([JSON.Member("unique", .object(rule))])))
+            return Submission(isBatch: false, body: writer.bytes)
+        }
+
         private static func scheduled(_ job: JSON, _ members: [JSON.Member]) -> JSON {
             // The service reports values that are not jobs.
             guard job.members != nil else { return job }
@@ -84,6 +124,23 @@ package struct Submit: ParsableCommand {
                 return JSON.Member(member.name, .array(own + added))
             }
             return job.merged(with: .object([JSON.Member("schedule", .object(all))]))
+        }
+
+        /// Names the group of the jobs that have no member `group`. A single job that closes its group
+        /// becomes a batch.
+        func grouped(_ group: String?, closing closes: Bool) -> Submission {
+            // `init` has parsed the body, so this cannot fail.
+            guard let group, let json = try? JSON.parse(body) else { return self }
+            let member = JSON.Member("group", .string(group))
+            var writer = JSONWriter()
+            if isBatch || closes {
+                let jobs: JSON = isBatch ? json : .object([.init("jobs", .array([json]))])
+                let members = [member] + (closes ? [JSON.Member("close_group", .bool(true))] : [])
+                writer.value(jobs.merged(with: .object(members)))
+                return Submission(isBatch: true, body: writer.bytes)
+            }
+            writer.value(json["group"] == nil ? json.merged(with: .object([member])) : json)
+            return Submission(isBatch: false, body: writer.bytes)
         }
 
         private init(isBatch: Bool, body: [UInt8]) {

@@ -4,6 +4,7 @@ import FerryCore
 /// Options that choose jobs: the filters of `GET /v1/jobs`.
 struct JobFilterOptions: ParsableArguments {
     @Option(name: .long, help: "Only jobs of this session.") var session: String?
+    @Option(name: .long, help: "Only jobs of this group.") var group: String?
     @Option(
         name: .long,
         help: "States with commas: waiting, queued, running, suspended, succeeded, failed, cancelled.")
@@ -36,7 +37,7 @@ struct JobFilterOptions: ParsableArguments {
     /// Names and values of the given filters, as the API has them.
     var parameters: [(name: String, value: String)] {
         let named: [(String, String?)] = [
-            ("session", session), ("state", state), ("kind", kind), ("host", host),
+            ("session", session), ("group", group), ("state", state), ("kind", kind), ("host", host),
             ("created_after", createdAfter), ("schedule", schedule),
             ("acknowledged", unacknowledged ? "false" : nil), ("error", error), ("waiting_reason", reason),
             ("finished_after", finishedAfter), ("finished_before", finishedBefore),

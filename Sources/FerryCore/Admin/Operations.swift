@@ -6,12 +6,15 @@ public struct OperatorSettings: Sendable, Equatable {
     public let isPaused: Bool
     /// `true` if this node leases no jobs.
     public let drains: Bool
+    /// `true` if the pause also holds deliveries, schedules and probes of hosts.
+    public let isHeld: Bool
 
     /// Creates settings.
-    public init(revision: Int64, isPaused: Bool, drains: Bool) {
+    public init(revision: Int64, isPaused: Bool, drains: Bool, isHeld: Bool = false) {
         self.revision = revision
         self.isPaused = isPaused
         self.drains = drains
+        self.isHeld = isHeld
     }
 }
 

@@ -18,13 +18,15 @@ public struct StoreStatus: Sendable, Equatable {
     public var roundTripSeconds: Double?
     /// `true` if an operator has paused Ferry.
     public var isPaused: Bool
+    /// `true` if the pause also holds deliveries, schedules and probes of hosts.
+    public var isHeld: Bool
 
     /// Creates a status.
     public init(
         waiting: Int64 = 0, queued: Int64 = 0, running: Int64 = 0, suspended: Int64 = 0,
         deliveriesPending: Int64 = 0, oldestQueuedSeconds: Double? = nil,
         oldestDeliverySeconds: Double? = nil, nodes: [NodeStatus] = [], roundTripSeconds: Double? = nil,
-        isPaused: Bool = false
+        isPaused: Bool = false, isHeld: Bool = false
     ) {
         self.waiting = waiting
         self.queued = queued
@@ -36,6 +38,7 @@ public struct StoreStatus: Sendable, Equatable {
         self.nodes = nodes
         self.roundTripSeconds = roundTripSeconds
         self.isPaused = isPaused
+        self.isHeld = isHeld
     }
 }
 

@@ -30,6 +30,8 @@ public enum BulkReason: String, Sendable, CaseIterable {
     case sourceMissing = "source_missing"
     /// Its session accepts no more jobs.
     case sessionInvalidated = "session_invalidated"
+    /// Another job has its unique key.
+    case uniqueKeyTaken = "unique_key_taken"
     // Failed.
     /// The job changed again and again while the operation was about to change it.
     case busy

@@ -47,7 +47,7 @@ public struct LoggedEvent: ShownObject {
             offset: event.record.type == .jobResumedAtOffset ? .some(event.record.offset) : nil,
             job: .init { event.record.writeJob(into: &$0, job) },
             webhook: event.record.disabledWebhook.map { StoredJSON($0.json) },
-            group: event.record.finishedGroup.map { StoredJSON($0) })
+            group: event.record.finishedGroup.map { StoredJSON($0) }, host: event.record.hostChange)
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -82,11 +82,12 @@ public struct EventContent: ShownObject {
     let job: Job
     let webhook: StoredJSON<DisabledWebhook>?
     let group: StoredJSON<JobGroup>?
+    let host: HostChange?
 
     /// Creates the content. `offset`: only for `job.resumed_at_offset`.
     public init(
         sequence: Int64, session: String?, offset: Int64??, job: Job, webhook: StoredJSON<DisabledWebhook>?,
-        group: StoredJSON<JobGroup>?
+        group: StoredJSON<JobGroup>?, host: HostChange?
     ) {
         self.sequence = sequence
         self.session = session
@@ -94,20 +95,26 @@ public struct EventContent: ShownObject {
         self.job = job
         self.webhook = webhook
         self.group = group
+        self.host = host
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("sequence", \.sequence, "Number of the event in its tenant and session, without gaps.")
-        list.member("session", \.session, "Name of the session; null for an event of a group.")
+        list.member("session", \.session, "Name of the session; null for an event of a group or a host.")
         list.optional(
             "offset", \.offset,
             "Only of job.resumed_at_offset: the first byte that is fetched; 0 if the download restarted.")
         list.member(
             "job", \.job,
             "The job as it was at the event. Only its id if the job was deleted; null for an event of a "
-                + "session, an endpoint or a group.")
+                + "session, an endpoint, a group or a host.")
         list.optional("webhook", \.webhook, "Only of webhook.disabled: the endpoint.")
         list.optional("group", \.group, "Only of group.finished: the group as it was at the event.")
+        list.optional("host", { $0.host?.host }, "Only of events of a host: the origin, scheme://host:port.")
+        list.optional("detail", { $0.host?.detail }, "Only of events of a host: one sentence for people.")
+        list.optional(
+            "waiting_jobs", { $0.host?.waitingJobCount },
+            "Only of events of a host: the tenant's unfinished jobs that wait until it can be reached.")
     }
 
     /// The job of an event, a deleted job, or null.
@@ -216,6 +223,8 @@ extension JobRecord {
         }
         record.pendingDependencies =
             event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
+        record.pendingGroups =
+            event.waitingFor == .dependency ? record.spec?.schedule.groupsOfDependencies ?? [] : []
         record.finishedAt = nil
         record.storedResponse = nil
         record.storedResult = nil

@@ -4,6 +4,8 @@ public struct EventQuery: Sendable, Equatable {
     public var tenant: String
     /// Session, or `nil` for all.
     public var session: String?
+    /// The only group whose own events are admitted, or `nil` for all.
+    public private(set) var group: String?
     /// Types as a bit set (`EventType.mask`); all bits for all types.
     public var types: Int32 = -1
     /// Time of the earliest event, or `nil`.
@@ -16,10 +18,20 @@ public struct EventQuery: Sendable, Equatable {
     /// Creates a filter of a tenant's events.
     public init(tenant: String) { self.tenant = tenant }
 
+    /// Admits only the own events of a group, which belong to no session.
+    public mutating func narrow(to group: JobGroup) {
+        self.group = group.draft.name
+        session = ""
+        types = [EventType.groupFinished].mask
+        // An earlier group may have had the name.
+        since = max(since ?? group.createdAt, group.createdAt)
+    }
+
     /// Returns `true` if the filter admits an event of the tenant, whatever its position.
     public func admits(_ event: Event) -> Bool {
         (session == nil || session == event.session) && types >> Int32(event.record.type.code) & 1 != 0
             && (since.map { event.timestamp >= $0 } ?? true)
+            && (group == nil || group == event.record.finishedGroupName)
     }
 }
 

@@ -12,6 +12,8 @@ public struct EventRecord: Sendable, Equatable {
     public var isWanted: Bool
     /// `true` if the job's own webhook gets events of its session.
     public var wantsSession: Bool
+    /// `true` if only endpoints of operators get the event: an event of a host that the tenant does not use.
+    public var isForOperators = false
     /// The job, or `nil` for an event of a session.
     public var job: JobID?
     /// When the event happened.
@@ -25,7 +27,8 @@ public struct EventRecord: Sendable, Equatable {
     /// Condition for which the job waits after the event, or `nil`.
     public var waitingFor: WaitingFor?
     /// Of a job: what its row may not say later (`EventDetail`). `webhook.disabled`: the endpoint (16 bytes)
-    /// and the reason. `group.finished`: the group as it is shown. Else empty.
+    /// and the reason. `group.finished`: the group as it is shown. Events of hosts: `HostChange`. Else
+    /// empty.
     public var detail: [UInt8]
 
     /// Creates a record. `wanted`: `JobSpec.wantedEvents`.
@@ -57,6 +60,7 @@ extension EventRecord {
         let rawValue: UInt8
         static let isWanted = Flags(rawValue: 1)
         static let wantsSession = Flags(rawValue: 2)
+        static let isForOperators = Flags(rawValue: 4)
     }
 
     /// Appends the packed record.
@@ -64,6 +68,7 @@ extension EventRecord {
         var flags: Flags = []
         if isWanted { flags.insert(.isWanted) }
         if wantsSession { flags.insert(.wantsSession) }
+        if isForOperators { flags.insert(.isForOperators) }
         bytes.append(type.code)
         bytes.append(flags.rawValue)
         bytes.append(state?.code ?? 0)
@@ -133,6 +138,7 @@ extension EventRecord {
                 state: JobState(code: state), waitingFor: WaitingFor(code: waitingFor), detail: detail)
             known.isWanted = flags.contains(.isWanted)
             known.wantsSession = flags.contains(.wantsSession)
+            known.isForOperators = flags.contains(.isForOperators)
             record = known
         }
         return Packed(

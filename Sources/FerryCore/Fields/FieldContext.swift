@@ -29,6 +29,8 @@ public final class FieldContext {
     public var mayMoveHost = false
     /// Returns the job with this number in the batch if it precedes this one.
     public var earlierJob: (Int) -> JobID? = { _ in nil }
+    /// Jobs of the batch that this one names by their numbers.
+    var namedEarlierJobs: Set<JobID> = []
 
     /// URL and method of the job's request, once they are read.
     public var requestURL: WebURL?

@@ -25,6 +25,11 @@ public struct JobGroupCounts: ShownObject, Equatable {
     /// Creates counts of 0.
     public init() {}
 
+    /// Jobs that have not ended.
+    public var unfinished: Int64 { waiting + queued + running + suspended }
+    /// Jobs that have ended.
+    public var ended: Int64 { succeeded + failed + cancelled }
+
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("waiting", \.waiting, "Jobs that wait for something.", [.minimum(0)])
         list.member("queued", \.queued, "Jobs that wait for a free slot.", [.minimum(0)])
@@ -52,6 +57,14 @@ public struct JobGroup: Sendable, Equatable {
     public var counts = JobGroupCounts()
     /// Failed jobs that were not retried.
     public var openFailureCount: Int64 = 0
+    /// Bytes of the files and bodies of succeeded jobs.
+    public var bytesReceived: Int64 = 0
+    public var bytesSent: Int64 = 0
+    /// Rates of the last minute: jobs that ended, and their bytes.
+    public var jobsPerSecond = 0.0
+    public var bytesPerSecond = 0.0
+    /// Bytes of the unfinished jobs, or `nil` if they were not read.
+    public var unfinishedBytes: UnfinishedBytes?
     /// Time of the creation.
     public let createdAt: Timestamp
     /// Time since which the group takes only retries, or `nil`.
@@ -88,6 +101,7 @@ extension JobGroup: ShownObject {
             [.minimum(1)])
         list.member("counts", \.counts, "Jobs of all rounds by state.")
         list.member("open_failures", \.openFailureCount, "Failed jobs that were not retried.", [.minimum(0)])
+        list.member("progress", { JobGroupProgress($0) }, "Bytes, rate and estimated end.")
         list.member("created_at", \.createdAt, "Time of the creation.")
         list.member("closed_at", \.closedAt, "Time since which the group takes only retries.")
         list.member("finished_at", \.finishedAt, "Time at which the last job of the round had ended.")

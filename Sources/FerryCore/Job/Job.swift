@@ -107,6 +107,8 @@ public struct JobRecord: Sendable {
     public var questionJSON: [UInt8]?
     /// Unfinished jobs that a job in `waiting` for `dependency` depends on.
     public var pendingDependencies: [JobID] = []
+    /// Names of the unfinished groups that such a job depends on.
+    public var pendingGroups: [String] = []
     /// The only node that can do the job, or `nil` if every node can.
     public var home: NodeAffinity?
     /// Connections that the session of a queued job has to its host, or `nil` if not known.

@@ -34,7 +34,7 @@ extension JobSpec {
     /// answers, and a deadline that has passed.
     public mutating func `repeat`(at now: Timestamp) {
         startsSuspended = false
-        schedule.dependsOn = []
+        schedule.dependencies = []
         schedule.confirmsBeforeBegin = false
         if let deadline = schedule.deadlineAt, deadline <= now { schedule.deadlineAt = nil }
         answers = nil

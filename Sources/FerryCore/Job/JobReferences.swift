@@ -19,6 +19,36 @@ extension JobSpec {
         }
     }
 
+    /// Replaces references to jobs, and returns the new dependencies. A job to which two others lead is named
+    /// once. A source that is a job of the same batch is a dependency as well.
+    public mutating func replaceReferences(_ jobs: [JobID: JobID]) -> [JobID] {
+        var new: [JobID] = []
+        var dependencies: [JobDependency] = []
+        for var dependency in schedule.dependencies {
+            if let job = dependency.job, let other = jobs[job] {
+                new.append(other)
+                dependency = .job(other)
+            }
+            if !dependencies.contains(dependency) { dependencies.append(dependency) }
+        }
+        guard !new.isEmpty else { return [] }
+        schedule.dependencies = dependencies
+        replaceSources(jobs)
+        return new
+    }
+
+    private mutating func replaceSources(_ jobs: [JobID: JobID]) {
+        switch source {
+        case .job(let job)?:
+            if let other = jobs[job] { source = .job(other) }
+        case .form(var parts, let isList)?:
+            parts.replaceSources(jobs)
+            source = .form(parts, isList: isList)
+        case .path?, .inline?, nil: break
+        }
+        request.body?.parts.replaceSources(jobs)
+    }
+
     /// Bytes of the file that came with an upload, which are the last ones of the payload; `nil` if none did.
     public var inlineFileByteCount: Int? {
         switch source {
@@ -27,6 +57,16 @@ extension JobSpec {
             guard case .inline(let body)? = parts.last?.source else { return nil }
             return body.byteCount
         case .path?, .job?, nil: return nil
+        }
+    }
+}
+
+extension [JobSpec.Part] {
+    fileprivate mutating func replaceSources(_ jobs: [JobID: JobID]) {
+        for index in indices {
+            if case .job(let job) = self[index].source, let other = jobs[job] {
+                self[index].source = .job(other)
+            }
         }
     }
 }

@@ -116,6 +116,13 @@ extension JobRecord {
     }
 }
 
+extension JobRecord {
+    /// Progress of a job that has succeeded; `nil` for any other job.
+    public var succeededProgress: TransferProgress? {
+        state == .succeeded ? finalProgress(result, isUpload: spec?.kind == .upload) : nil
+    }
+}
+
 extension TransferProgress {
     /// Bytes done and expected of the direction that carries the file: sending if there is something to send.
     /// An estimate counts while no length is known, until more bytes than estimated have moved.

@@ -1,6 +1,6 @@
 /// Property by which a summary groups jobs: a value of the parameter `by`, and of `$22` in list_jobs.sql.
 public enum SummaryDimension: String, ShownChoice {
-    case state, host, error
+    case state, host, error, group
     case waitingReason = "waiting_reason"
 }
 

@@ -14,6 +14,8 @@ public struct WaitingReason: ShownObject, Equatable {
     public let nextCheckAt: Timestamp?
     /// For `dependency`: the jobs that have not ended yet.
     public private(set) var jobs: [JobID] = []
+    /// For `dependency`: the groups that are not finished yet.
+    public private(set) var groups: [String] = []
 
     /// Creates a reason.
     public init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
@@ -94,6 +96,13 @@ public struct WaitingReason: ShownObject, Equatable {
 
     /// One probe looks for the host on behalf of all its jobs, except for a job that has a time of its own.
     private init(unreachableHostOf job: JobRecord, _ conditions: QueueConditions) {
+        guard !conditions.isHeld else {
+            self.init(
+                .connectivity,
+                "Its host cannot be reached, and the service is paused: no node probes the host until an "
+                    + "operator resumes the service.", nextCheckAt: job.nextAttemptAt)
+            return
+        }
         let probe = job.origin.flatMap { conditions.unreachableHost($0)?.nextProbeAt }
         self.init(
             .connectivity, "Its host cannot be reached; it starts once it answers.",
@@ -161,7 +170,8 @@ public struct WaitingReason: ShownObject, Equatable {
             switch waitingFor {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
             case .retry: (.retryBackoff, job.retryDetail)
-            case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
+            case .dependency:
+                (.dependency, "It starts after the jobs and groups that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
             case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
@@ -176,7 +186,7 @@ public struct WaitingReason: ShownObject, Equatable {
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
-        if code == .dependency { jobs = job.pendingDependencies }
+        if code == .dependency { (jobs, groups) = (job.pendingDependencies, job.pendingGroups) }
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -188,6 +198,9 @@ public struct WaitingReason: ShownObject, Equatable {
         list.optional(
             "jobs", { $0.code == .dependency ? $0.jobs : nil },
             "Only with the code dependency: the jobs that have not ended yet.")
+        list.optional(
+            "groups", { $0.code == .dependency ? $0.groups : nil },
+            "Only with the code dependency: the groups that are not finished yet.")
     }
 }
 
@@ -195,6 +208,8 @@ public struct WaitingReason: ShownObject, Equatable {
 public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
     public var isPaused = false
+    /// `true` if the pause also holds probes of hosts.
+    public var isHeld = false
     /// Number of nodes that are alive, run transfers and do not drain; `nil` if not known.
     public var workerCount: Int?
     /// `true` if at least one such node drains.

@@ -115,6 +115,7 @@ extension JobSpec {
         checkContentType(fields)
         if let point = fields.context.resumePoint { check(point, fields) }
         guard fields.context.errors.isEmpty else { return }
+        addDependenciesOfSources(fields)
         checkBackground(fields)
         if let size = integrity.size, let given = inlineFileByteCount, size != given {
             fields.fail("integrity/size", "invalid_combination", "The source has \(given) bytes.")

@@ -77,7 +77,7 @@ extension TextRule {
     }
 }
 
-/// What is wrong with the parts of a path.
+/// Faults of the parts of a path.
 private struct PartFaults {
     private var hasRelative = false
     private var hasTooLong = false

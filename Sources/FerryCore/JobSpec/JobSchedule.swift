@@ -24,9 +24,9 @@ extension JobSpec {
         public var expectedBytesToReceive: Int64?
         /// Seconds from acceptance for all attempts together.
         public var timeoutForResource = 604_800.0
-        /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
-        public var dependsOn: [JobID] = []
-        /// Behavior if a job that this one depends on has not succeeded.
+        /// Jobs and groups of the same tenant that must have ended before this job begins; each occurs once.
+        public var dependencies: [JobDependency] = []
+        /// Behavior if a job or group that this job depends on has not succeeded.
         public var onDependencyFailure = DependencyFailure.fail
         /// Creates a schedule: medium priority, at once, one week in total.
         public init() {}
@@ -73,10 +73,12 @@ extension JobSpec {
                 "Time for all attempts together, from acceptance, or from earliest_begin_at if that is "
                     + "later.")
             visitor.field(
-                "depends_on", &dependsOn, ListRule(0...Limits.dependencyCountMax, of: NoRule()),
+                "depends_on", &dependencies, ListRule(0...Limits.dependencyCountMax, of: NoRule()),
                 .of(.repeated),
                 "Jobs of the same tenant that must have ended before this one begins. In a batch, #/jobs/3 "
-                    + "is the fourth job of the same batch, and must come before this one.")
+                    + "is the fourth job of the same batch, and must come before this one. {\"group\": "
+                    + "\"name\"} is a group that must be finished; it has not succeeded if a job of it was "
+                    + "cancelled, or has failed and was not retried.")
             visitor.field(
                 "on_dependency_failure", &onDependencyFailure, .plain,
                 "What happens to this job if one that it depends on does not succeed.")
@@ -88,7 +90,7 @@ extension JobSpec {
             }
             guard isDiscretionary else { return }
             let isResponsive = networkServiceType == .responsiveData
-            guard isResponsive || !dependsOn.isEmpty || confirmsBeforeBegin else { return }
+            guard isResponsive || !dependencies.isEmpty || confirmsBeforeBegin else { return }
             guard body.isGiven("discretionary") else {
                 isDiscretionary = false
                 return
@@ -103,7 +105,7 @@ extension JobSpec {
                     "discretionary", "invalid_combination",
                     "A job with confirm_before_begin cannot be discretionary; leave one of them out.")
             }
-            if !dependsOn.isEmpty {
+            if !dependencies.isEmpty {
                 body.fail(
                     "depends_on", "not_supported",
                     "Dependencies of a discretionary job are not supported yet by this version of Ferry.")
@@ -142,6 +144,7 @@ extension Identifier: FieldValue {
         else {
             return place.fail("invalid_value", "This must be the place of an earlier job of the same batch.")
         }
+        place.context.namedEarlierJobs.insert(job)
         return job as? Self
     }
     public static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }

@@ -112,6 +112,12 @@ public struct JobSpec: FieldObject {
             "group", &group, .groupName, .of(.never),
             "Name of the job's group: 1 to 128 letters, digits and ._:-. The first job creates the group. "
                 + "null: no group.")
+        var unique = self.unique
+        visitor.object(
+            "unique", &unique, .of(.never, column: "unique_key"),
+            "Rule of a unique job: while another job of the tenant has its key, the submission returns that "
+                + "job with status 200 and creates none. null: every submission creates a job.")
+        if unique != self.unique { self.unique = unique }
         visitor.field(
             "description", &description, .description, .of(.always),
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")

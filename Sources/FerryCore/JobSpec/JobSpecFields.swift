@@ -27,6 +27,7 @@ extension JobSpec {
         var boxedAcknowledgement: Boxed<AcknowledgementRules>?
         var boxedAnswers: Boxed<JobAnswers>?
         var boxedOccurrence: Boxed<ScheduleOccurrence>?
+        var boxedUnique: Boxed<UniqueRule>?
     }
 
     /// The fields of equal copies. A small job passes its spec on some eighty times. Unchecked: the fields
@@ -176,5 +177,9 @@ extension JobSpec {
     var boxedOccurrence: Boxed<ScheduleOccurrence>? {
         get { storage.fields.boxedOccurrence }
         _modify { yield &ownStorage.fields.boxedOccurrence }
+    }
+    var boxedUnique: Boxed<UniqueRule>? {
+        get { storage.fields.boxedUnique }
+        _modify { yield &ownStorage.fields.boxedUnique }
     }
 }

@@ -34,6 +34,12 @@ public enum Limits {
     /// `Idempotency-Key`, in bytes.
     /// If exceeded: 400. Kept for 24 h.
     public static let idempotencyKeyByteCountMax = 255
+    /// Key of a unique job, in bytes.
+    /// If exceeded: 422.
+    public static let uniqueKeyByteCountMax = 255
+    /// Time after its success for which a job has its unique key, in seconds.
+    /// If exceeded: 422.
+    public static let uniqueSecondsMax = 604_800.0
     /// `Prefer: wait`, in seconds.
     /// If exceeded: reduced to this value.
     public static let waitSecondsMax = 60.0

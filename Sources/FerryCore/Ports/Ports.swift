@@ -14,6 +14,10 @@ public struct Submission: Sendable {
     public let idempotency: Idempotency?
     /// Name of the group that is closed with these jobs, or `nil`.
     public let closedGroup: String?
+    /// Tenant of the jobs; empty if there are none.
+    public let tenant: String
+    /// `true` if a job is unique (`JobSpec.unique`).
+    public let hasUniqueJobs: Bool
     /// `SessionSnapshot.epoch` of the sessions whose configuration the jobs use, or `nil` if they use none.
     public let sessionEpoch: Int64?
     /// Called exactly once.
@@ -27,8 +31,21 @@ public struct Submission: Sendable {
         self.jobs = jobs
         self.idempotency = idempotency
         self.closedGroup = closedGroup
+        tenant = jobs.first?.tenant ?? ""
+        hasUniqueJobs = jobs.contains { $0.spec.isUnique }
         self.sessionEpoch = sessionEpoch
         self.reply = reply
+    }
+
+    /// Creates the part of a submission that inserts `jobs` in place of its own, without its key.
+    public init(_ submission: Submission, inserting jobs: [NewJob]) {
+        self.jobs = jobs
+        idempotency = nil
+        closedGroup = submission.closedGroup
+        tenant = submission.tenant
+        hasUniqueJobs = submission.hasUniqueJobs
+        sessionEpoch = submission.sessionEpoch
+        reply = submission.reply
     }
 
     /// Identity of a request that may be repeated.
@@ -68,12 +85,15 @@ public struct Submission: Sendable {
             public let node: NodeID?
             /// Time at which a waiting job continues, or `nil`.
             public let nextAttemptAt: Timestamp?
+            /// `false` if the job existed before and has the unique key of the submitted one.
+            public let isNew: Bool
             /// Creates an entry.
             public init(
                 id: JobID, state: JobState, waitingFor: WaitingFor?, createdAt: Timestamp,
                 startedAt: Timestamp?,
-                node: NodeID?, nextAttemptAt: Timestamp?
+                node: NodeID?, nextAttemptAt: Timestamp?, isNew: Bool = true
             ) {
+                self.isNew = isNew
                 self.id = id
                 self.state = state
                 self.waitingFor = waitingFor
@@ -85,6 +105,8 @@ public struct Submission: Sendable {
         }
         /// The jobs.
         public let jobs: [Job]
+        /// `true` if no job existed before the submission.
+        public var areNew: Bool { jobs.allSatisfy(\.isNew) }
         /// `true` if a request with the same key and body was accepted before; these are its jobs.
         public let isReplay: Bool
         /// Creates a result.
@@ -115,6 +137,7 @@ extension JobRecord {
             questionJSON = question.encodedWithoutSecrets
         }
         pendingDependencies = schedule.dependsOn
+        pendingGroups = schedule.groupsOfDependencies
     }
 
     /// Creates the record of an accepted job. `job`: as submitted.
@@ -130,7 +153,10 @@ public struct Created<Record: Sendable>: Sendable {
     public let record: Record
     /// `true` if an earlier request with the same key and body has created the object.
     public let isReplay: Bool
-    public init(_ record: Record, isReplay: Bool) {
+    /// `false` if the object existed before the request: a job with the same unique key.
+    public let isNew: Bool
+    public init(_ record: Record, isReplay: Bool, isNew: Bool = true) {
+        self.isNew = isNew
         self.record = record
         self.isReplay = isReplay
     }

@@ -44,12 +44,18 @@ public enum StoreError: Error, Sendable, Equatable {
     case tooManyBulkOperations
     /// The group is closed: only retries of its jobs join it.
     case groupClosed
+    /// A group on which a job depends was deleted while the job was submitted.
+    case groupMissing
+    /// A job with dependencies joins a group on which a job depends.
+    case groupAwaited
     /// The tenant has a group with this name.
     case groupExists
     /// The group is not finished.
     case groupUnfinished
     /// The tenant has its largest number of groups.
     case tooManyGroups
+    /// A retry has a unique key that this job has.
+    case uniqueKeyTaken(JobID)
     /// A defect; the log has details.
     case failed
 

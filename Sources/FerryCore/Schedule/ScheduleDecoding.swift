@@ -32,35 +32,24 @@ public struct ValidatedSchedule: Sendable {
         _ template: JSONView, zone: TimeZoneRules?,
         _ validate: (JSONView) throws(InvalidFields) -> JobRequest
     ) throws(InvalidFields) -> JobRequest {
-        let url = template["request"]?["url"]?.string
-        let path = template["destination"]?["path"]?.string
+        let texts = TemplateTexts(template)
         let errors = ValidationErrors()
-        for (pointer, text, isURL) in [("request/url", url, true), ("destination/path", path, false)] {
-            guard let text, let error = ScheduledText.error(in: text, isURL: isURL) else { continue }
-            errors.add("#/job/\(pointer)", "invalid_value", error)
-        }
+        texts.check(errors)
         guard errors.isEmpty else { throw InvalidFields(errors.all) }
         let sample = Timestamp(microseconds: 1_798_761_599_000_000)
-        var patch: [JSON.Member] = []
-        for (outer, inner, text) in [("request", "url", url), ("destination", "path", path)] {
-            guard let text, ScheduledText.hasPlaceholder(text),
-                let expanded = ScheduledText.expanded(text, at: sample, zone ?? .utc)
-            else { continue }
-            patch.append(JSON.Member(outer, .object([JSON.Member(inner, .string(expanded))])))
-        }
+        let patch = texts.expanded(at: sample, zone ?? .utc)
         let expanded =
             patch.isEmpty
             ? template : try JSONView(template.json.merged(with: .object(patch)), at: "#/job")
         var job = try validate(expanded)
         try checkTimes(job)
-        if let url, ScheduledText.hasPlaceholder(url) {
-            do throws(WebURL.Failure) {
-                try job.spec.request.setURL(url)
-            } catch {
-                throw InvalidFields("#/job/request/url", "invalid_value", error.message)
-            }
+        if let body = job.spec.request.body, let payload = job.payload,
+            ScheduledText.expanded(payload, body.form, at: sample, .utc) == nil
+        {
+            throw InvalidFields(
+                "#/job/request/body/\(body.form.rawValue)", "invalid_value", ScheduledText.knownPlaceholders)
         }
-        if let path, ScheduledText.hasPlaceholder(path) { job.spec.destination?.path = path }
+        try texts.restore(&job.spec)
         return job
     }
 
@@ -77,15 +66,10 @@ public struct ValidatedSchedule: Sendable {
                 "#/job/schedule/deadline_at", "invalid_combination",
                 "A deadline is for a single job; timeout_for_resource counts from each run.")
         }
-        if !job.spec.schedule.dependsOn.isEmpty {
+        if !job.spec.schedule.dependencies.isEmpty {
             errors.add(
                 "#/job/schedule/depends_on", "invalid_combination",
                 "Dependencies are for a single job, not for every run.")
-        }
-        if job.spec.group != nil {
-            errors.add(
-                "#/job/group", "invalid_combination",
-                "A group is for jobs that are submitted together, not for every run.")
         }
         if job.secrets.resumePoint != nil {
             errors.add(
@@ -93,6 +77,72 @@ public struct ValidatedSchedule: Sendable {
                 "Resume data is for a single job, not for every run.")
         }
         guard errors.isEmpty else { throw InvalidFields(errors.all) }
+    }
+}
+
+/// Texts of a job that may have placeholders, as the client has given them. The job is validated with the
+/// values of a sample run.
+private struct TemplateTexts {
+    private let url: String?
+    private let path: String?
+    private let group: String?
+    /// Names and values of the metadata.
+    private let metadata: [JobSpec.Pair]
+
+    init(_ template: JSONView) {
+        url = template["request"]?["url"]?.string
+        path = template["destination"]?["path"]?.string
+        group = template["group"]?.string
+        metadata = (template["metadata"]?.members ?? []).compactMap { member in
+            member.value.string.map { JobSpec.Pair(member.name, $0) }
+        }
+    }
+
+    /// Reports unknown placeholders, and placeholders in the origin of the URL.
+    func check(_ errors: ValidationErrors) {
+        for (pointer, text) in [("request/url", url), ("destination/path", path), ("group", group)] {
+            guard let text, let error = ScheduledText.error(in: text, isURL: pointer == "request/url") else {
+                continue
+            }
+            errors.add("#/job/\(pointer)", "invalid_value", error)
+        }
+        for pair in metadata {
+            guard let error = ScheduledText.error(in: pair.value, isURL: false) else { continue }
+            errors.add("#/job/metadata/\(pointerStep(pair.name))", "invalid_value", error)
+        }
+    }
+
+    /// Returns the texts of one run, as a merge patch of the job.
+    func expanded(at instant: Timestamp, _ zone: TimeZoneRules) -> [JSON.Member] {
+        func member(_ name: String, _ text: String?) -> JSON.Member? {
+            guard let text, ScheduledText.hasPlaceholder(text) else { return nil }
+            return ScheduledText.expanded(text, at: instant, zone).map { JSON.Member(name, .string($0)) }
+        }
+        var patch: [JSON.Member] = []
+        if let url = member("url", url) { patch.append(JSON.Member("request", .object([url]))) }
+        if let path = member("path", path) { patch.append(JSON.Member("destination", .object([path]))) }
+        if let group = member("group", group) { patch.append(group) }
+        let values = metadata.compactMap { member($0.name, $0.value) }
+        if !values.isEmpty { patch.append(JSON.Member("metadata", .object(values))) }
+        return patch
+    }
+
+    /// Puts the texts with placeholders into a job that was validated without them.
+    func restore(_ spec: inout JobSpec) throws(InvalidFields) {
+        if let url, ScheduledText.hasPlaceholder(url) {
+            do throws(WebURL.Failure) {
+                try spec.request.setURL(url)
+            } catch {
+                throw InvalidFields("#/job/request/url", "invalid_value", error.message)
+            }
+        }
+        if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
+        if let group, ScheduledText.hasPlaceholder(group) { spec.group = group }
+        let values = Dictionary(metadata.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+        for (index, pair) in spec.metadata.enumerated() {
+            guard let value = values[pair.name], ScheduledText.hasPlaceholder(value) else { continue }
+            spec.metadata[index] = JobSpec.Pair(pair.name, value)
+        }
     }
 }
 
@@ -126,10 +176,11 @@ public struct ScheduleBody: FieldObject {
         var job = JobTemplateBody()
         visitor.field(
             "job", &job, .of(required: true),
-            "The job of every run. request.url (path and query) and destination.path may contain "
-                + "{scheduled_at}, or :date, :time, :year, :month, :day, :hour, :minute and :unix of it as "
-                + "in {scheduled_at:date}. earliest_begin_at, deadline_at and depends_on of its schedule, "
-                + "group, and resume_data, are refused.")
+            "The job of every run. request.url (path and query), destination.path, group, values of "
+                + "metadata, and text, JSON and form bodies may contain {scheduled_at}, or :date, :time, "
+                + ":year, :month, :day, :hour, :minute and :unix of it as in {scheduled_at:date}. "
+                + "earliest_begin_at, deadline_at and depends_on of its schedule, and resume_data, are "
+                + "refused.")
     }
 
     public mutating func check(_ body: FieldDecoder) { spec.check(body) }

@@ -53,6 +53,8 @@ public struct ScheduleRecord: Sendable {
     public var lastJob: JobID?
     /// Numbers of occurrences.
     public var counts = Counts()
+    /// The last time at which an occurrence was skipped, and why, or `nil`.
+    public var lastSkip: ScheduleSkip?
 
     /// Creates a record.
     public init(
@@ -101,6 +103,7 @@ public struct ShownSchedule: ShownObject {
         list.member("last_run_at", \.record.lastRunAt, "Time of its submission.")
         list.member("last_job", \.record.lastJob, "Its job.")
         list.member("counts", \.record.counts, "Numbers of occurrences.")
+        list.member("last_skip", \.record.lastSkip, "The last skipped occurrence.")
         list.member("job", \.job, "The template of the jobs, with the members of a job that a client gives.")
     }
 
@@ -127,6 +130,47 @@ public struct ShownSchedule: ShownObject {
     }
 }
 
+/// An occurrence that was skipped.
+public struct ScheduleSkip: Sendable, Equatable {
+    /// Reason for which an occurrence is skipped. The raw value is stored and shown.
+    public enum Reason: String, Sendable, CaseIterable {
+        /// A job of an earlier occurrence is unfinished.
+        case overlap
+        case sessionInvalidated = "session_invalidated"
+        case tooManyJobs = "too_many_jobs"
+        case quotaExceeded = "quota_exceeded"
+        case storageQuotaExceeded = "storage_quota_exceeded"
+        /// The group of its job is closed.
+        case groupClosed = "group_closed"
+        /// The tenant has too many groups.
+        case limitReached = "limit_reached"
+        /// Another job has the unique key of its job.
+        case uniqueKeyTaken = "unique_key_taken"
+    }
+
+    /// Time of the decision.
+    public let at: Timestamp
+    /// Reason; `nil` for one of a later version.
+    public let reason: Reason?
+
+    public init(at: Timestamp, reason: Reason?) {
+        self.at = at
+        self.reason = reason
+    }
+}
+
+extension ScheduleSkip: ShownObject {
+    public static let summary = "A skipped occurrence of a schedule."
+    public static let schemaName = "ScheduleSkip"
+
+    public static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("at", \.at, "When the occurrence was skipped.")
+        list.member(
+            "reason", \.reason?.rawValue,
+            "Reason: " + Reason.allCases.map(\.rawValue).joined(separator: ", ") + ".")
+    }
+}
+
 extension ScheduleRecord.Counts: ShownObject {
     public static let summary = "Numbers of occurrences of a schedule."
     public static let schemaName = "ScheduleCounts"
@@ -134,6 +178,6 @@ extension ScheduleRecord.Counts: ShownObject {
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("runs", \.runs, "Occurrences with a job.")
         list.member("missed", \.missed, "Occurrences that no node submitted in time.")
-        list.member("skipped", \.skipped, "Occurrences skipped because of an earlier job.")
+        list.member("skipped", \.skipped, "Occurrences skipped for a reason as in last_skip.")
     }
 }

@@ -54,13 +54,16 @@ public enum ScheduledText {
         }
     }
 
+    /// Sentence that names the placeholders.
+    static var knownPlaceholders: String {
+        let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
+        return "The placeholders are {scheduled_at}, \(names)."
+    }
+
     /// Returns why a URL or path cannot be a template, or `nil` if it can.
     public static func error(in text: String, isURL: Bool) -> String? {
         guard hasPlaceholder(text) else { return nil }
-        if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil {
-            let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
-            return "The placeholders are {scheduled_at}, \(names)."
-        }
+        if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil { return knownPlaceholders }
         // The origin must stay the same, so that credentials are not sent to another one.
         let host = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
         if isURL, host.contains(where: { $0.contains("{") }) {
@@ -70,9 +73,59 @@ public enum ScheduledText {
     }
 }
 
+extension ScheduledText {
+    /// Returns the body of one run, or `nil` if a placeholder is unknown. Only texts, JSON and forms have
+    /// placeholders; in a form they are percent-encoded.
+    static func expanded(
+        _ payload: [UInt8], _ form: JobSpec.Body.Form, at instant: Timestamp, _ zone: TimeZoneRules
+    ) -> [UInt8]? {
+        let text = String(decoding: payload, as: UTF8.self)
+        switch form {
+        case .text, .json:
+            guard hasPlaceholder(text) else { return payload }
+            return expanded(text, at: instant, zone).map { Array($0.utf8) }
+        case .form:
+            let encoded = percentEncoded(opening)
+            guard text.contains(encoded) else { return payload }
+            // Values of placeholders have no characters that a form would encode.
+            var pieces = ArraySlice(text.split(separator: encoded, omittingEmptySubsequences: false))
+            var expanded = String(pieces.removeFirst())
+            for piece in pieces {
+                guard let end = piece.firstRange(of: percentEncoded("}")) else { return nil }
+                let suffix = piece[..<end.lowerBound].replacing(percentEncoded(":"), with: ":")
+                guard let value = value(suffix[...], instant, zone) else { return nil }
+                expanded += value + piece[end.upperBound...]
+            }
+            return Array(expanded.utf8)
+        case .base64, .multipart: return payload
+        }
+    }
+
+    private static func percentEncoded(_ text: String) -> String {
+        String(decoding: formEncoded([JobSpec.Pair(text, "")]).dropLast(), as: UTF8.self)
+    }
+}
+
+extension JobRequest {
+    /// Returns the job of one run, with this request as its template; `nil` if its URL or its group is not
+    /// valid.
+    public func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobRequest? {
+        guard let spec = spec.instance(of: occurrence, zone) else { return nil }
+        var request = JobRequest(spec, secrets, payload: payload)
+        guard let body = spec.request.body, let payload else { return request }
+        guard
+            let expanded = ScheduledText.expanded(payload, body.form, at: occurrence.scheduledAt, zone)
+        else { return nil }
+        request.payload = expanded
+        if body.form != .multipart { request.spec.request.body?.byteCount = expanded.count }
+        return request
+    }
+}
+
 extension JobSpec {
-    /// Returns the job of one run, with this spec as its template; `nil` if its URL is not valid.
-    public func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobSpec? {
+    /// Returns the job of one run, with this spec as its template; `nil` if its URL or its group is not
+    /// valid.
+    func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobSpec? {
         var spec = self
         let instant = occurrence.scheduledAt
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),
@@ -83,6 +136,18 @@ extension JobSpec {
         if let path = destination?.path {
             guard let expanded = ScheduledText.expanded(path, at: instant, zone) else { return nil }
             spec.destination?.path = expanded
+        }
+        if let group {
+            guard let name = ScheduledText.expanded(group, at: instant, zone), GroupName.isValid(name) else {
+                return nil
+            }
+            spec.group = name
+        }
+        if metadata.contains(where: { ScheduledText.hasPlaceholder($0.value) }) {
+            for (index, pair) in metadata.enumerated() {
+                guard let value = ScheduledText.expanded(pair.value, at: instant, zone) else { return nil }
+                spec.metadata[index] = Pair(pair.name, value)
+            }
         }
         spec.occurrence = occurrence
         return spec

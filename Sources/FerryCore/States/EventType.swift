@@ -30,6 +30,10 @@ public enum EventType: String, Sendable, CaseIterable {
     case webhookDisabled = "webhook.disabled"
     /// A closed group has no unfinished job.
     case groupFinished = "group.finished"
+    /// No connection to a host succeeds any more.
+    case hostUnreachable = "host.unreachable"
+    /// A host that was unreachable has answered.
+    case hostRecovered = "host.recovered"
 
     /// Events of a webhook that names none.
     public static let standard: [EventType] = [
@@ -58,6 +62,8 @@ public enum EventType: String, Sendable, CaseIterable {
         case .webhookDisabled: 17
         case .jobURLExpired: 18
         case .groupFinished: 19
+        case .hostUnreachable: 20
+        case .hostRecovered: 21
         }
     }
 
@@ -85,11 +91,16 @@ public enum EventType: String, Sendable, CaseIterable {
 
     /// `true` if the event is about a session and not about a job.
     public var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
+
+    /// `true` if the event is about a host.
+    public var isOfHost: Bool { self == .hostUnreachable || self == .hostRecovered }
 }
 
 extension EventType {
     /// Events that the webhook of a single job may get.
-    public static let ofJobs = allCases.filter { $0 != .webhookDisabled && $0 != .groupFinished }
+    public static let ofJobs = allCases.filter {
+        $0 != .webhookDisabled && $0 != .groupFinished && !$0.isOfHost
+    }
 }
 
 extension Sequence<EventType> {

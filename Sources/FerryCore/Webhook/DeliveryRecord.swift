@@ -61,6 +61,8 @@ public struct DeliveryRecord: Sendable, Equatable {
     public var nextTryAt: Timestamp?
     /// When the receiver is tried again, if a circuit breaker holds the pending delivery, else `nil`.
     public var pausedUntil: Timestamp?
+    /// `true` if operators hold the pending delivery.
+    public var isHeld = false
     /// The tries in order.
     public var tries: [Try]
 
@@ -104,7 +106,7 @@ extension DeliveryRecord: ShownObject {
         list.member("occurred_at", \.occurredAt, "Time of the event.")
         list.member("next_try_at", \.nextTryAt, "Time of the next try, or null if not pending.")
         list.member(
-            "waiting_reason", { $0.pausedUntil.map(DeliveryWait.init) },
+            "waiting_reason", DeliveryWait.init,
             "Reason why a pending delivery is not tried although it is due, or null.")
         list.member("tries", \.tries, "The tries, oldest first.")
     }
@@ -112,27 +114,45 @@ extension DeliveryRecord: ShownObject {
 
 /// Reason why a pending delivery waits.
 struct DeliveryWait: ShownObject {
-    static let summary = "Reason why a pending delivery waits for its receiver."
+    static let summary = "Reason why a pending delivery waits although it is due."
     static let schemaName = "DeliveryWait"
 
-    private enum Code: String, ShownChoice { case receiverPaused = "receiver_paused" }
+    private enum Code: String, ShownChoice {
+        case receiverPaused = "receiver_paused"
+        case paused
+    }
 
-    /// End of the pause.
-    let nextCheckAt: Timestamp
+    private let code: Code
+    private let detail: String
+    private let nextCheckAt: Timestamp?
 
-    init(_ pausedUntil: Timestamp) { nextCheckAt = pausedUntil }
+    /// Returns the reason of a delivery, or `nil` if it does not wait. What holds back all deliveries comes
+    /// first.
+    init?(_ delivery: DeliveryRecord) {
+        if delivery.isHeld {
+            code = .paused
+            detail = "The service is paused; the delivery is sent after an operator has resumed it."
+            nextCheckAt = nil
+        } else if let pausedUntil = delivery.pausedUntil {
+            code = .receiverPaused
+            detail =
+                "The receiver has failed several times in a row, or has asked to wait. Then one delivery is "
+                + "tried."
+            nextCheckAt = pausedUntil
+        } else {
+            return nil
+        }
+    }
 
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
-            "code", { _ in Code.receiverPaused },
-            "Stable code. receiver_paused: the circuit breaker of the receiver is open.")
+            "code", \.code,
+            "Stable code. receiver_paused: the circuit breaker of the receiver is open; paused: the service "
+                + "is paused, deliveries included.")
+        list.member("detail", \.detail, "One sentence for people.")
         list.member(
-            "detail",
-            { _ in
-                "The receiver has failed several times in a row, or has asked to wait. Then one delivery "
-                    + "is tried."
-            }, "One sentence for people.")
-        list.member("next_check_at", \.nextCheckAt, "Time at which one delivery is tried.")
+            "next_check_at", \.nextCheckAt,
+            "Time at which one delivery is tried, or null if an operator ends the reason.")
     }
 }
 

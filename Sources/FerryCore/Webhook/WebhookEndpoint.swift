@@ -299,11 +299,14 @@ public struct NewWebhook: Sendable {
     public let record: WebhookRecord
     /// `Idempotency-Key` of the request, or `nil`.
     public let idempotency: Submission.Idempotency?
+    /// `true` if an admin key creates it: then it can get the events of all hosts.
+    public let isOfOperator: Bool
 
     /// Creates a new endpoint.
-    public init(record: WebhookRecord, idempotency: Submission.Idempotency?) {
+    public init(record: WebhookRecord, idempotency: Submission.Idempotency?, isOfOperator: Bool = false) {
         self.record = record
         self.idempotency = idempotency
+        self.isOfOperator = isOfOperator
     }
 }
 

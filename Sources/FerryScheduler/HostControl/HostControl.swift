@@ -51,6 +51,8 @@ package struct HostControl: Codable, Sendable, Equatable {
     /// Time of the last report that was not empty, and of the last one with failures.
     var lastReportAt: Timestamp?
     var lastTroubleAt: Timestamp?
+    /// `true` from the event `host.unreachable` until the host has answered.
+    private(set) var isAnnounced = false
     /// Throughput of the whole origin over the last 10 s or more, or `nil` before the first measurement; then
     /// the measurement that runs.
     package private(set) var answeredPerSecond: Double?
@@ -169,6 +171,18 @@ package struct HostControl: Codable, Sendable, Equatable {
     /// Returns `true` if another node had a response after `instant`.
     package func isReached(byOthersThan node: NodeID, after instant: Timestamp) -> Bool {
         breaker.isReached(byOthersThan: node, after: instant)
+    }
+
+    /// Returns the type of the event that the host's reachability has now, or `nil` if that was announced.
+    /// `isAnswered`: the host has answered since the last call.
+    package mutating func announce(isAnswered: Bool) -> EventType? {
+        guard unreachableSince == nil else {
+            defer { isAnnounced = true }
+            return isAnnounced ? nil : .hostUnreachable
+        }
+        guard isAnnounced, isAnswered else { return nil }
+        isAnnounced = false
+        return .hostRecovered
     }
 
     /// Records that a release of up to `allowed` jobs has released `count`.

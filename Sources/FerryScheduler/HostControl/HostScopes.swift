@@ -121,6 +121,8 @@ extension HostControl {
         guard settings == HostSettings(), breaker.isClosed, !controls.values.contains(where: \.isInEffect)
         else { return nil }
         let reportedAt = lastReportAt ?? .distantPast
-        return min(reportedAt + Self.idleSeconds, (lastTroubleAt ?? reportedAt) + Self.healthySeconds)
+        // Its return is announced too if the next attempt follows soon.
+        let idle = isAnnounced ? Self.healthySeconds : Self.idleSeconds
+        return min(reportedAt + idle, (lastTroubleAt ?? reportedAt) + Self.healthySeconds)
     }
 }

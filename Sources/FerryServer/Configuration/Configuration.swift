@@ -12,6 +12,8 @@ package struct Configuration: Sendable {
     package enum FileSync: String, Sendable, CaseIterable { case full, none }
     /// Whether NOTIFY is used.
     package enum Notify: String, Sendable, CaseIterable { case on, off }
+    /// Values of settings that are true or false.
+    private enum Truth: String, CaseIterable { case `true`, `false` }
     /// Formats of the log.
     package enum LogFormat: String, Sendable, CaseIterable { case text, json }
 
@@ -79,6 +81,8 @@ package struct Configuration: Sendable {
     package var rateLimit: Double
     /// Requests at once of one key.
     package var rateBurst: Double
+    /// `true` if each start of this node pauses the whole service.
+    package var startsPaused: Bool
     /// Seconds that running transfers get after SIGTERM.
     package var drainSeconds: Double
     /// Seconds for which events are kept.
@@ -163,6 +167,10 @@ package struct Setting: Sendable {
         Setting("FERRY_RATE_LIMIT", "requests a second of one key", "20000"),
         Setting("FERRY_RATE_BURST", "requests at once of one key", "40000"),
         Setting("FERRY_RETENTION", "seconds for which finished jobs and kept files stay, at least", "604800"),
+        Setting(
+            "FERRY_PAUSED",
+            "true or false: whether each start holds jobs, deliveries, schedules and probes of all nodes",
+            "false"),
         Setting("FERRY_DRAIN_SECONDS", "seconds that running transfers get after SIGTERM", "20"),
         Setting("FERRY_EVENT_RETENTION", "seconds for which events are kept", "604800"),
     ]
@@ -230,6 +238,7 @@ extension Configuration {
         rateLimit = try read.number("FERRY_RATE_LIMIT", 1...1e9)
         rateBurst = try read.number("FERRY_RATE_BURST", 1...1e9)
         retentionSeconds = try read.number("FERRY_RETENTION", 1...315_360_000)
+        startsPaused = try read.choice("FERRY_PAUSED") as Truth == .true
         drainSeconds = try read.number("FERRY_DRAIN_SECONDS", 0...3600)
         eventRetention = try read.number("FERRY_EVENT_RETENTION", 60...315_360_000)
         unknownSettings = source.unknown

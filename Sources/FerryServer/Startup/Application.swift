@@ -135,6 +135,7 @@ final class Application: Sendable {
         settings.downloads = downloads
         settings.credits = credits
         settings.limits = configuration.limits
+        settings.startsPaused = configuration.startsPaused
         settings.jobCountMax = configuration.unfinishedJobs
         settings.sessions = SessionCache(connectionsPerHostMax: configuration.connectionsPerHostMax)
         settings.listens = configuration.notify == .on

@@ -4,7 +4,7 @@ extension Statements {
     package static let allKeys = make("all_keys", PackageResources.all_keys_sql)
     package static let beginAudit = make("begin_audit", PackageResources.begin_audit_sql, parameters: 6)
     package static let changeDrain = make("change_drain", PackageResources.change_drain_sql, parameters: 2)
-    package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 1)
+    package static let changePause = make("change_pause", PackageResources.change_pause_sql, parameters: 2)
     package static let createKey = make("create_key", PackageResources.create_key_sql, parameters: 12)
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)

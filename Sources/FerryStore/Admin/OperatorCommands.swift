@@ -24,9 +24,7 @@ package final class OperatorCommands: Sendable {
     /// transfers continue.
     package func pause(_ isPaused: Bool, reply: @escaping Reply<Void>) {
         commands.perform("pause", reply) { [self] connection throws(PostgresError) in
-            var parameters = Parameters()
-            parameters.append(bool: isPaused)
-            _ = try connection.execute(Statements.changePause, parameters)
+            _ = try connection.execute(Statements.changePause, .pause(isPaused, holdsAll: false))
             try adopt(&connection)
             return .success(())
         }
@@ -70,6 +68,16 @@ package final class OperatorCommands: Sendable {
 
     private func adopt(_ connection: inout Connection) throws(PostgresError) {
         let rows = try connection.execute(Statements.readOperations, .operatorSettings(context))
-        if let settings = OperatorSettings(rows), nodeState.adopt(settings) { signals.wakeDispatcher() }
+        if let settings = OperatorSettings(rows), nodeState.adopt(settings) { signals.beginAgain() }
+    }
+}
+
+extension Parameters {
+    /// The parameters of change_pause.sql. `holdsAll`: a pause also holds deliveries, schedules and probes.
+    static func pause(_ isPaused: Bool, holdsAll: Bool) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(bool: isPaused)
+        parameters.append(bool: holdsAll)
+        return parameters
     }
 }

@@ -40,7 +40,7 @@ package final class StatusQueries: Sendable {
                     oldestDeliverySeconds: row.instantOrNil(0, 6).map { max(0, now - $0) },
                     nodes: (0..<nodes.rowCount).map { NodeStatus(nodes, $0) },
                     roundTripSeconds: roundTrip < 0 ? nil : Double(roundTrip) / 1e9,
-                    isPaused: row.bool(0, 8)))
+                    isPaused: row.bool(0, 8), isHeld: row.bool(0, 11)))
         }
     }
 }

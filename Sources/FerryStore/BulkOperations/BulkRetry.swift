@@ -59,10 +59,15 @@ struct BulkRetry {
             }
         }
         guard !new.isEmpty else { return outcome }
-        counts.changed += Int64(new.count)
-        let submission = Submission(jobs: new, idempotency: nil) { _ in }
-        outcome.submitted = try SubmissionBatch([submission], insertion, isAlone: false).commit(
-            &connection, epoch: sessions.epoch)
+        // A unique job is a submission of its own, which is refused if its key is taken.
+        let parts = new.contains(where: \.spec.isUnique) ? new.map { [$0] } : [new]
+        let submitted = try insertion.insert(
+            parts.map { Submission(jobs: $0, idempotency: nil) { _ in } }, &connection,
+            epoch: sessions.epoch)
+        counts.changed += Int64(submitted.jobCount)
+        counts.add(.uniqueKeyTaken, count: Int64(new.count - submitted.jobCount))
+        insertion.admission.withdraw(new.count - submitted.jobCount, of: tenant, &admitted)
+        outcome.submitted = submitted
         return outcome
     }
 

@@ -7,6 +7,7 @@ extension QueueState {
         let configuration = context.configuration
         let now = context.clock.now()
         var conditions = QueueConditions(isPaused: nodeState.isPaused, workerCount: nodeState.workerCount)
+        conditions.isHeld = nodeState.isHeld.load(ordering: .relaxed)
         conditions.hasDrainedWorker = nodeState.hasDrainedWorker
         conditions.hosts = configuration.hosts
         conditions.sessionLimit = { [context] in

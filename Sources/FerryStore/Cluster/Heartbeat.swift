@@ -169,7 +169,7 @@ package final class Heartbeat: LeaseHolder {
         nodeState.hasPeers.store(nodes.int64(0, 1) > 1, ordering: .relaxed)
         admission.note(
             total: nodes.int64(0, 4), total, hasPeers: nodes.int64(0, 1) > 1)
-        if let settings = OperatorSettings(operations), nodeState.adopt(settings) { signals.wakeDispatcher() }
+        if let settings = OperatorSettings(operations), nodeState.adopt(settings) { signals.beginAgain() }
         nodeState.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
         limits.endPublishing(
             demand, own: ownDemand, others: nodes.isNull(0, 5) ? [] : nodes.bytesArray(0, 5),

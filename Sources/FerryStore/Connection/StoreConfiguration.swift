@@ -48,6 +48,9 @@ package struct StoreConfiguration: Sendable {
     package var egress = EgressPolicy()
     /// `true` to receive notifications of other nodes; else polling alone finds changes.
     package var listens = true
+    /// `true` if `start` pauses the service, with deliveries, schedules and probes, until an operator resumes
+    /// it.
+    package var startsPaused = false
     /// Unfinished jobs that one tenant may have.
     package var jobCountMax = Limits.unfinishedJobCountMax
     /// Seals the secrets of a job that a client has changed.

@@ -1,5 +1,6 @@
 import FerryCore
 import Postgres
+import Synchronization
 
 /// Hands new deliveries to this node's sender (step 6 of `EventRelay`): it leases them in the transaction
 /// that creates them and passes them on after its commit, so that the sender need not claim them. Only for
@@ -11,11 +12,13 @@ final class DeliveryHandover {
 
     private let context: StoreContext
     private let credits: DeliveryCredits
+    private let nodeState: NodeState
     private var queues: [String: ReceiverQueueID] = [:]
     private var leased: LeasedDeliveries?
 
-    init(_ context: StoreContext) {
+    init(_ context: StoreContext, _ nodeState: NodeState) {
         self.context = context
+        self.nodeState = nodeState
         credits = context.configuration.credits
     }
 
@@ -23,7 +26,9 @@ final class DeliveryHandover {
     func offer(
         _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) -> [Bool] {
-        guard credits.isOpen else { return Array(repeating: false, count: drafts.count) }
+        guard credits.isOpen, !nodeState.isHeld.load(ordering: .relaxed) else {
+            return Array(repeating: false, count: drafts.count)
+        }
         try readQueues(drafts, &connection)
         return drafts.map { take($0) }
     }

@@ -1,6 +1,7 @@
 package import FerryCore
 import Logging
 import Postgres
+import Synchronization
 import Sys
 
 /// The outbox (table `deliveries`) as the webhook sender uses it: claims due deliveries and records tries
@@ -16,20 +17,23 @@ package final class DeliveryOutbox: DeliveryStore {
 
     private let context: StoreContext
     private let signals: StoreSignals
+    private let nodeState: NodeState
     private let keepInFile: @Sendable ([DeliveryTry]) -> Bool
     private let mailbox = Mailbox<Message>()
 
     init(
-        _ context: StoreContext, _ signals: StoreSignals,
+        _ context: StoreContext, _ signals: StoreSignals, _ nodeState: NodeState,
         keepInFile: @escaping @Sendable ([DeliveryTry]) -> Bool
     ) {
         self.context = context
         self.signals = signals
+        self.nodeState = nodeState
         self.keepInFile = keepInFile
     }
 
     /// Leases due deliveries for `leaseSeconds`. May be called from any thread. The reply comes on the
-    /// outbox's thread, and is empty if the database is unreachable or the outbox is closed.
+    /// outbox's thread, and is empty if the database is unreachable, operators hold deliveries, or the outbox
+    /// is closed.
     package func claim(
         _ demand: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
@@ -66,7 +70,8 @@ package final class DeliveryOutbox: DeliveryStore {
                 if tries.count < count { signals.events.deliveriesEnded() }
             }
             for case .claim(let demand, let seconds, let reply) in messages {
-                reply(state.claim(demand, seconds, database))
+                let isHeld = nodeState.isHeld.load(ordering: .relaxed)
+                reply(isHeld ? ClaimedDeliveries() : state.claim(demand, seconds, database))
             }
             state.sweep(database)
             if mailbox.isClosed && messages.isEmpty {

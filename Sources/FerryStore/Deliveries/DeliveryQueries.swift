@@ -1,5 +1,6 @@
 package import FerryCore
 import Postgres
+import Synchronization
 
 // Reads of deliveries, and redelivery.
 /// Reads deliveries with their tries, and redelivers them. Any thread.
@@ -8,14 +9,13 @@ package final class DeliveryQueries: Sendable {
     private let reads: ReadPool
     private let jobs: any JobLookup
     private let signals: StoreSignals
-    /// The receivers, as this node's sender knows them.
-    private let credits: DeliveryCredits
+    private let holds: DeliveryHolds
 
     init(
         _ commands: CommandQueue, _ reads: ReadPool, _ jobs: any JobLookup, _ signals: StoreSignals,
-        _ credits: DeliveryCredits
+        _ nodeState: NodeState, _ credits: DeliveryCredits
     ) {
-        self.credits = credits
+        holds = DeliveryHolds(nodeState: nodeState, credits: credits)
         self.commands = commands
         self.reads = reads
         self.jobs = jobs
@@ -31,7 +31,7 @@ package final class DeliveryQueries: Sendable {
     ) {
         let page = DeliveryListReading(
             subject: subject, tenant: tenant, state: state, type: type, limit: limit, before: before ?? .last,
-            credits)
+            holds)
         reads.readPage("list_deliveries", of: .tenant(tenant), page, reply)
     }
 
@@ -48,12 +48,12 @@ package final class DeliveryQueries: Sendable {
 
     /// Reads a delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        reads.read("delivery", of: .tenant(tenant), reply) { [credits] connection throws(PostgresError) in
+        reads.read("delivery", of: .tenant(tenant), reply) { [holds] connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
             let found = DeliveryRecord.all(
-                try connection.execute(Statements.readDelivery, parameters), credits)
+                try connection.execute(Statements.readDelivery, parameters), holds)
             return found.first.map { .success($0) } ?? .failure(.notFound)
         }
     }
@@ -93,7 +93,7 @@ private struct DeliveryListReading: ListReading {
     let state: DeliveryRecord.State?
     let type: String?
     let limit: Int
-    let credits: DeliveryCredits
+    let holds: DeliveryHolds
     /// Identifier below which the next turn begins.
     var before: DeliveryID
     private var records: [DeliveryRecord] = []
@@ -102,9 +102,9 @@ private struct DeliveryListReading: ListReading {
 
     init(
         subject: DeliverySubject, tenant: String, state: DeliveryRecord.State?, type: String?, limit: Int,
-        before: DeliveryID, _ credits: DeliveryCredits
+        before: DeliveryID, _ holds: DeliveryHolds
     ) {
-        self.credits = credits
+        self.holds = holds
         (self.subject, self.tenant, self.state, self.type) = (subject, tenant, state, type)
         (self.limit, self.before) = (limit, before)
     }
@@ -116,7 +116,7 @@ private struct DeliveryListReading: ListReading {
         if rows.rowCount > 0, rows.int64(rows.rowCount - 1, 18) == Int64(rowCount) {
             stoppedAt = rows.identifier(rows.rowCount - 1, 0)
         }
-        records += DeliveryRecord.all(rows, credits)
+        records += DeliveryRecord.all(rows, holds)
         guard records.count < limit, let stoppedAt else {
             return value = ListPage(records)
         }
@@ -143,20 +143,26 @@ private struct DeliveryListReading: ListReading {
     }
 }
 
+/// What holds pending deliveries back on this node: operators, and the circuit breakers of its sender.
+private struct DeliveryHolds {
+    let nodeState: NodeState
+    let credits: DeliveryCredits
+}
+
 extension DeliveryRecord {
     /// Reads rows of list_deliveries.sql: one for each try, or one that only says how far the list was
     /// scanned.
-    fileprivate static func all(_ rows: borrowing ResultSet, _ credits: DeliveryCredits) -> [DeliveryRecord] {
+    fileprivate static func all(_ rows: borrowing ResultSet, _ holds: DeliveryHolds) -> [DeliveryRecord] {
         var all: [DeliveryRecord] = []
         for row in 0..<rows.rowCount where !rows.isNull(row, 1) {
-            let delivery = DeliveryRecord(rows, row, credits)
+            let delivery = DeliveryRecord(rows, row, holds)
             if all.last?.id != delivery.id { all.append(delivery) }
             if !rows.isNull(row, 12) { all[all.count - 1].tries.append(Try(rows, row)) }
         }
         return all
     }
 
-    private init(_ rows: borrowing ResultSet, _ row: Int, _ credits: DeliveryCredits) {
+    private init(_ rows: borrowing ResultSet, _ row: Int, _ holds: DeliveryHolds) {
         let state = State(rawValue: rows.text(row, 9)) ?? .givenUp
         self.init(
             id: rows.identifier(row, 0), event: rows.identifier(row, 1), type: rows.text(row, 2),
@@ -164,7 +170,9 @@ extension DeliveryRecord {
             webhook: rows.identifierOrNil(row, 11), sequence: rows.int64(row, 6),
             occurredAt: rows.instant(row, 7), url: rows.text(row, 8),
             state: state, nextTryAt: state == .pending ? rows.instant(row, 10) : nil)
-        if state == .pending { pausedUntil = credits.pausedUntil(rows.identifier(row, 19)) }
+        guard state == .pending else { return }
+        isHeld = holds.nodeState.isHeld.load(ordering: .relaxed)
+        pausedUntil = holds.credits.pausedUntil(rows.identifier(row, 19))
     }
 }
 

@@ -8,7 +8,7 @@ extension Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 7)
     package static let createWebhook = make(
-        "create_webhook", PackageResources.create_webhook_sql, parameters: 24)
+        "create_webhook", PackageResources.create_webhook_sql, parameters: 25)
     package static let deleteWebhook = make(
         "delete_webhook", PackageResources.delete_webhook_sql, parameters: 2)
     package static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 18)

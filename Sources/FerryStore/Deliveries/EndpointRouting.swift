@@ -7,6 +7,11 @@ struct WebhookInterests {
         let endpoint: WebhookID
         let url: String
         let filter: WebhookFilter
+        let isOfOperator: Bool
+
+        /// `true` if the endpoint gets the events of hosts that its tenant does not use. It must name their
+        /// type, since the other keys of the tenant can read them in its log.
+        var getsAllHosts: Bool { isOfOperator && filter.types != nil }
     }
     private var byTenant: [String: [Interest]] = [:]
 
@@ -24,7 +29,8 @@ struct WebhookInterests {
                     filter: WebhookFilter(
                         types: rows.isNull(row, 3) ? nil : rows.textArray(row, 3).compactMap { $0 },
                         session: rows.textOrNil(row, 4),
-                        metadata: JobSpec.Pair.pairs(of: rows.jsonbOrNil(row, 5)))))
+                        metadata: JobSpec.Pair.pairs(of: rows.jsonbOrNil(row, 5))),
+                    isOfOperator: rows.bool(row, 6)))
         }
         return interests
     }
@@ -45,7 +51,7 @@ struct WebhookInterests {
         let asking = record.type.isAboutAcknowledgement ? spec?.acknowledgement?.endpoint : nil
         let (type, metadata) = (record.type.rawValue, spec?.metadata ?? [])
         return (byTenant[tenant] ?? []).filter {
-            $0.endpoint != disabled
+            $0.endpoint != disabled && ($0.getsAllHosts || !record.isForOperators)
                 && ($0.endpoint == asking
                     || $0.filter.matches(type: type, session: session, metadata: metadata))
         }

@@ -71,6 +71,7 @@ extension Parameters {
         parameters.append(int32: Int32(Limits.webhookCountMax))
         parameters.append(text: new.record.storedAcknowledgement)
         parameters.append(contentOf: new.record)
+        parameters.append(bool: new.isOfOperator)
         return parameters
     }
 

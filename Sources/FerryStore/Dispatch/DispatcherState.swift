@@ -71,7 +71,7 @@ struct DispatcherState {
         queue = QueueView(queueState)
         connections = ConnectionTransaction(queueState)
         loans = SlotLoans(queueState)
-        handover = DeliveryHandover(context)
+        handover = DeliveryHandover(context, nodeState)
         database = context.connection(
             "dispatcher", counts: true,
             adjust: { options in

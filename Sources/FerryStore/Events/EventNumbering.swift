@@ -28,6 +28,7 @@ final class EventNumbering: Sendable {
         context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
         context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
         signals.events.numbered()
+        if outcome.hasDependencyWork { signals.noteDependencies() }
         let waitingCount = outcome.deliveryCount - handedCount
         if waitingCount > 0 { signals.commitObserver?.deliveriesAdded(waitingCount) }
     }

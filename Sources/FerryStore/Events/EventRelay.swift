@@ -57,7 +57,7 @@ final class EventRelay: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         let mailbox = numbering.signals.events.mailbox
-        let handover = DeliveryHandover(numbering.context)
+        let handover = DeliveryHandover(numbering.context, numbering.nodeState)
         var ends = SessionEnds(numbering)
         var lowWatermark = InboxLowWatermark()
         var rowMax = InboxSelection.rowMax

@@ -170,7 +170,7 @@ struct EventRouter {
         if isOwnWanted || !wanting.isEmpty {
             let json =
                 event.record.disabledWebhook?.json ?? event.record.finishedGroup
-                ?? event.record.jobJSON(record)
+                ?? event.record.hostChange?.json ?? event.record.jobJSON(record)
             let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?, payload: WebhookPayload) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,

@@ -11,9 +11,10 @@ extension RelayTransaction {
         let now = numbering.context.clock.now()
         var parameters = Parameters.identifiers(Array(groups))
         parameters.append(now)
-        let finished: [JobGroupID] =
-            try connection.execute(Statements.finishJobGroups, parameters).identifiers()
-        guard !finished.isEmpty else { return }
+        let ended = try connection.execute(Statements.finishJobGroups, parameters)
+        guard ended.rowCount > 0 else { return }
+        for row in 0..<ended.rowCount where ended.bool(row, 1) { outcome.hasDependencyWork = true }
+        let finished: [JobGroupID] = ended.identifiers()
         // A snapshot after the lock of the groups: the counts cannot change until the commit.
         let rows = try connection.execute(Statements.readJobGroups, .identifiers(finished))
         var (found, ends): ([JobGroup], [InboxRow]) = ([], [])

@@ -30,5 +30,12 @@ extension JobGroup {
         counts.failed = rows.int64(row, 14)
         counts.cancelled = rows.int64(row, 15)
         openFailureCount = rows.int64(row, 16)
+        bytesReceived = rows.int64(row, 17)
+        bytesSent = rows.int64(row, 18)
+        // A young group has had less than a minute.
+        let age = Double(context.clock.now().microseconds - createdAt.microseconds) / 1e6
+        let seconds = min(60, max(1, age))
+        jobsPerSecond = rows.float64(row, 19) / seconds
+        bytesPerSecond = rows.float64(row, 20) / seconds
     }
 }

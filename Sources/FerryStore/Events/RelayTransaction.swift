@@ -17,6 +17,8 @@ struct RelayTransaction {
         var busyTenant: String?
         /// `true` if sessions have drained: their final event is due after their deliveries.
         var hasDrained = false
+        /// `true` if jobs depend on groups that have finished.
+        var hasDependencyWork = false
         /// Microseconds since the oldest event of the pass happened.
         var lagMicroseconds: Int64 = 0
         /// Tenant and session of the row that was set aside.

@@ -22,6 +22,8 @@ final class FinishedJob: Sendable {
     private let unrecordedBegin: Timestamp?
     /// Bytes that are kept without a destination, or `nil`.
     let storedByteCount: Int64?
+    /// Bytes for the counts of the job's group; `nil` if it has none or has not succeeded.
+    let groupProgress: TransferProgress?
 
     /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
     /// own is told.
@@ -40,6 +42,7 @@ final class FinishedJob: Sendable {
         self.unrecordedBegin = unrecordedBegin
         self.storedByteCount = storedByteCount
         let spec = record.spec
+        groupProgress = spec?.group == nil ? nil : record.succeededProgress
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
         declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
@@ -75,6 +78,7 @@ final class FinishedJob: Sendable {
         attemptError = other.attemptError == nil ? nil : record.storedError
         unrecordedBegin = other.unrecordedBegin
         storedByteCount = nil
+        groupProgress = nil
     }
 
     /// A job that no node holds, as it ends without another attempt. `resumeData` makes resume data of the
@@ -198,6 +202,13 @@ extension Parameters {
         parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.startedAt) }
         parameters.appendArray(.int64, jobs) { $0.append(int64: $1.storedByteCount) }
+        if jobs.contains(where: { $0.groupProgress != nil }) {
+            parameters.appendArray(.int64, jobs) { $0.append(int64: $1.groupProgress?.bytesReceived) }
+            parameters.appendArray(.int64, jobs) { $0.append(int64: $1.groupProgress?.bytesSent) }
+        } else {
+            parameters.appendNull()
+            parameters.appendNull()
+        }
         return parameters
     }
 }

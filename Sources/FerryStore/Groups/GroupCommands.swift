@@ -68,6 +68,22 @@ package final class GroupCommands: Sendable {
         }
     }
 
+    /// Returns which of the groups the tenant has, and whether an unfinished job depends on each.
+    package func awaitedGroups(
+        _ names: [String], tenant: String, reply: @escaping Reply<[String: Bool]>
+    ) {
+        reads.read("awaited_job_groups", of: .tenant(tenant), reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[String: Bool], StoreError> in
+            var parameters = Parameters()
+            parameters.append(text: tenant)
+            parameters.appendArray(.text, names) { $0.append(text: $1) }
+            let rows = try connection.execute(Statements.awaitedJobGroups, parameters)
+            var groups: [String: Bool] = [:]
+            for row in 0..<rows.rowCount { groups[rows.text(row, 0)] = rows.bool(row, 1) }
+            return .success(groups)
+        }
+    }
+
     /// Closes a group: from now on only retries of its jobs join it. A closed group stays as it is.
     package func closeGroup(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>) {
         let (context, signals) = (context, signals)

@@ -13,6 +13,8 @@ extension Statements {
         "close_job_group", PackageResources.close_job_group_sql, parameters: 3)
     package static let deleteJobGroup = make(
         "delete_job_group", PackageResources.delete_job_group_sql, parameters: 2)
+    package static let awaitedJobGroups = make(
+        "awaited_job_groups", PackageResources.awaited_job_groups_sql, parameters: 2)
     package static let removeOldJobGroups = make(
         "remove_old_job_groups", PackageResources.remove_old_job_groups_sql, parameters: 2)
 }

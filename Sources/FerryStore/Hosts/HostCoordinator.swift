@@ -157,6 +157,7 @@ final class HostCoordinator: Sendable {
                 "host control made a decision",
                 metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
         }
+        if !outcome.announcements.isEmpty { signals.events.written(isWanted: true) }
         // Before the released jobs are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {
@@ -168,9 +169,11 @@ final class HostCoordinator: Sendable {
     /// Returns the number of probes that this node may begin. Further hosts stay due, for other nodes or
     /// until one of its probes has ended.
     private func freeProbeCount(_ progress: Progress) -> Int {
-        signals.hostProber == nil || progress.reach.isCutOff
+        signals.hostProber == nil || progress.reach.isCutOff || isHeld
             ? 0 : max(0, Self.probeMax - progress.runningCount)
     }
+
+    private var isHeld: Bool { nodeState.isHeld.load(ordering: .relaxed) }
 
     private func probe(_ origin: String, _ progress: inout Progress) {
         guard let prober = signals.hostProber else { return }
@@ -200,7 +203,9 @@ final class HostCoordinator: Sendable {
             return endPartition("a host is reachable again")
         }
         if progress.reach.triesAgain(at: now) { return endPartition("the next attempt is due") }
-        guard let origin = progress.reach.look(at: now), let prober = signals.hostProber else { return }
+        guard !isHeld, let origin = progress.reach.look(at: now), let prober = signals.hostProber else {
+            return
+        }
         prober.probe(origin) { [health] error in
             let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
             health.messages.send(.looked(isReached: !isUnreachable))

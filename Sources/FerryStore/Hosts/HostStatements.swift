@@ -1,6 +1,8 @@
 package import Postgres
 
 extension Statements {
+    package static let countHostJobs = make(
+        "count_host_jobs", PackageResources.count_host_jobs_sql, parameters: 3)
     package static let createHosts = make("create_hosts", PackageResources.create_hosts_sql, parameters: 2)
     package static let forgetHosts = make("forget_hosts", PackageResources.forget_hosts_sql, parameters: 1)
     package static let grantConnections = make(
@@ -32,6 +34,7 @@ extension Statements {
     package static let sweepConnections = make(
         "sweep_connections", PackageResources.sweep_connections_sql, parameters: 1)
     package static let takePermits = make("take_permits", PackageResources.take_permits_sql, parameters: 2)
+    package static let tellHosts = make("tell_hosts", PackageResources.tell_hosts_sql, parameters: 2)
     package static let writeConnections = make(
         "write_connections", PackageResources.write_connections_sql, parameters: 7)
 }

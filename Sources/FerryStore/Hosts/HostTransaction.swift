@@ -27,6 +27,7 @@ struct HostTransaction {
         var probes: [String] = []
         var releasedCount = 0
         var decisions: [(origin: String, decision: HostDecision)] = []
+        var announcements: [HostAnnouncement] = []
         /// `true` if something has changed that other nodes have to know.
         var concernsOthers = false
         /// Hosts that this node has not reached while another one has.
@@ -62,6 +63,7 @@ struct HostTransaction {
             outcome.releasedCount += released
         }
         try Self.save(outcome.hosts, outcome.forgotten, outcome.decisions, now, &connection)
+        for announcement in outcome.announcements { try announcement.tell(at: now, &connection) }
         return outcome
     }
 
@@ -81,6 +83,7 @@ struct HostTransaction {
         }
         decisions += host.take(reported, by: node, inFlight: row.inFlight, now: now)
         if host.unreachableSince == now { outcome.lost.append(origin) }
+        if let announcement = announcement(of: origin, &host) { outcome.announcements.append(announcement) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
         let dueActions = host.dueActions(at: now, mayProbe: mayProbe)
         if dueActions.probes {

@@ -69,10 +69,7 @@ package struct StoredJob: Sendable {
             }
         }
         if isWide, record.waitingFor == .dependency {
-            record.pendingDependencies = rows.uuidArray(row, JobColumn.dependencies.rawValue).compactMap {
-                id in
-                id.map { JobID(high: $0.high, low: $0.low) }
-            }
+            record.readDependencies(rows.textArray(row, JobColumn.dependencies.rawValue))
         }
         if isWide, record.state == .queued, let node = rows.bytesOrNil(row, .homeNode) {
             record.home = NodeAffinity(json: node)
@@ -121,5 +118,23 @@ package struct StoredJob: Sendable {
     init?(asked rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
         record.questionJSON = rows.bytesOrNil(row, JobColumn.sharedCount)
+    }
+}
+
+extension JobRecord {
+    /// Reads the column `dependencies`: identifiers of jobs as `uuid`, and `group NAME`.
+    fileprivate mutating func readDependencies(_ texts: [String?]) {
+        let groupPrefix = "group "
+        for text in texts.compactMap(\.self) {
+            if text.hasPrefix(groupPrefix) {
+                pendingGroups.append(String(text.dropFirst(groupPrefix.count)))
+                continue
+            }
+            let digits = text.filter { $0 != "-" }
+            guard let high = UInt64(digits.prefix(16), radix: 16),
+                let low = UInt64(digits.dropFirst(16), radix: 16)
+            else { continue }
+            pendingDependencies.append(JobID(high: high, low: low))
+        }
     }
 }

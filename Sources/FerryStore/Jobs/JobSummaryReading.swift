@@ -94,6 +94,7 @@ struct JobSummaryReading: ListReading {
             case .state: stored.record.state.rawValue
             case .host: stored.origin
             case .error: stored.record.error?.code.name
+            case .group: stored.record.group
             case .waitingReason: WaitingReason(stored.record, queue: conditions)?.code.rawValue
             }
         }

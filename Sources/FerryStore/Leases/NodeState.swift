@@ -40,6 +40,8 @@ final class NodeState: Sendable {
     let lease: NodeLease
     /// `false` while this node drains, is cut off, or operators have paused the service.
     let isLeasing: Atomic<Bool>
+    /// `true` while the pause also holds deliveries, schedules and probes of hosts.
+    let isHeld = Atomic<Bool>(false)
     /// `true` if other nodes are alive and must be notified.
     let hasPeers = Atomic<Bool>(true)
     /// The other nodes at the last heartbeat.
@@ -93,12 +95,13 @@ final class NodeState: Sendable {
     }
 
     /// Adopts operator settings unless they are older than the current ones. Returns `true` if the node may
-    /// lease again.
+    /// begin again what they forbade.
     func adopt(_ settings: OperatorSettings) -> Bool {
         holds.withLock { holds in
             guard settings.revision > holds.settings.revision else { return false }
             holds.settings = settings
-            return settleLeasing(holds)
+            let wasHeld = isHeld.exchange(settings.isHeld, ordering: .relaxed)
+            return settleLeasing(holds) || wasHeld && !settings.isHeld
         }
     }
 

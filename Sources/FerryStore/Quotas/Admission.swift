@@ -209,6 +209,13 @@ struct AdmittedJobs: Sendable {
 }
 
 extension Admission {
+    /// Gives back jobs of a transaction that it does not insert.
+    func withdraw(_ count: Int, of tenant: String, _ jobs: inout AdmittedJobs) {
+        guard count > 0 else { return }
+        jobs.counts[tenant, default: 0] -= count
+        settle(count, of: tenant, isCommitted: false)
+    }
+
     /// Settles the jobs of a transaction, and forgets them.
     func settle(_ jobs: inout AdmittedJobs, isCommitted: Bool) {
         for (tenant, count) in jobs.counts { settle(count, of: tenant, isCommitted: isCommitted) }

@@ -237,6 +237,7 @@ package final class ScheduleCommands: Sendable {
             }
         } catch {
             insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+            if let refusal = error.groupRefusal { return .failure(refusal) }
             throw error
         }
         insertion.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
@@ -246,7 +247,7 @@ package final class ScheduleCommands: Sendable {
         case .success(let accepted):
             guard let first = accepted.jobs.first else { return .failure(.failed) }
             if let record = try insertion.context.job(first.id, &connection)?.record {
-                return .success(Created(record, isReplay: accepted.isReplay))
+                return .success(Created(record, isReplay: accepted.isReplay, isNew: first.isNew))
             }
             // The job was deleted since.
             let again = stored.job(
@@ -289,8 +290,11 @@ package final class ScheduleCommands: Sendable {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
-                        let outcome = try SubmissionBatch([submission], insertion, isAlone: false).commit(
-                            &connection, epoch: sessions.epoch)
+                        if job.spec.isUnique {
+                            _ = try connection.execute(Statements.lockSchedule, .identifier(id))
+                        }
+                        let outcome = try insertion.insert(
+                            [submission], &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }
                         _ = try ScheduleTransaction.insertRuns([job], &connection)
                         var parameters = Parameters()

@@ -76,13 +76,17 @@ package final class ScheduleRunner: Sendable {
         }
     }
 
-    /// Submits the jobs of due schedules. Returns the seconds until the next check.
+    /// Submits the jobs of due schedules, unless operators hold them. Returns the seconds until the next
+    /// check.
     private func submitDue(_ database: ReconnectingConnection) throws(PostgresError) -> Double {
+        if insertion.nodeState.isHeld.load(ordering: .relaxed) { return Self.idleSeconds }
         var countMax = Limits.scheduleBatchMax
         // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?
+        var refusals: [ScheduleID: StoreError] = [:]
         while !signals.scheduleWakes.isClosed {
-            let work = ScheduleTransaction(insertion: insertion, countMax: countMax, now: context.clock.now())
+            let work = ScheduleTransaction(
+                insertion: insertion, countMax: countMax, now: context.clock.now(), refusals: refusals)
             var due: [ScheduleID] = []
             var admitted = AdmittedJobs()
             let outcome: ScheduleTransaction.Outcome
@@ -99,6 +103,11 @@ package final class ScheduleRunner: Sendable {
                     try insertion.sessionLoader.readSessions(database)
                     continue
                 }
+                if let refusal = error.groupRefusal, !due.isEmpty {
+                    // Which of several schedules is refused shows only when each runs alone.
+                    if due.count == 1 { refusals[due[0]] = refusal } else { countMax = 1 }
+                    continue
+                }
                 guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !due.isEmpty else {
                     throw error
                 }
@@ -109,6 +118,7 @@ package final class ScheduleRunner: Sendable {
                 if due.count == 1 { try postpone(due[0], database) } else { countMax = 1 }
                 continue
             }
+            refusals = [:]
             count(outcome)
             for next in outcome.cancels { cancel(next.job, next.tenant) }
             if outcome.dueCount == 0 { foundNothingAt = work.now }

@@ -2,7 +2,7 @@ package import Postgres
 
 extension Statements {
     package static let advanceSchedules = make(
-        "advance_schedules", PackageResources.advance_schedules_sql, parameters: 9)
+        "advance_schedules", PackageResources.advance_schedules_sql, parameters: 10)
     package static let createSchedule = make(
         "create_schedule", PackageResources.create_schedule_sql, parameters: 14)
     package static let deleteSchedule = make(
@@ -13,6 +13,8 @@ extension Statements {
     package static let insertRuns = make("insert_runs", PackageResources.insert_runs_sql, parameters: 3)
     package static let listSchedules = make(
         "list_schedules", PackageResources.list_schedules_sql, parameters: 3)
+    package static let lockSchedule = make(
+        "lock_schedule", PackageResources.lock_schedule_sql, parameters: 1)
     package static let nextSchedule = make("next_schedule", PackageResources.next_schedule_sql)
     package static let noteRun = make("note_run", PackageResources.note_run_sql, parameters: 3)
     package static let postponeSchedule = make(

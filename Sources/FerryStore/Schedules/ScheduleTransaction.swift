@@ -22,6 +22,15 @@ struct ScheduleTransaction {
         var id: ScheduleID
         var decision = ScheduleDecision()
         var job: JobID?
+        var skip: ScheduleSkip.Reason?
+
+        /// Skips the occurrence that would be submitted.
+        mutating func skip(_ reason: ScheduleSkip.Reason) {
+            job = nil
+            decision.submits = nil
+            decision.skippedCount += 1
+            skip = reason
+        }
     }
 
     /// Seconds until a schedule that cannot run is tried again.
@@ -30,6 +39,8 @@ struct ScheduleTransaction {
     let insertion: JobInsertion
     let countMax: Int
     let now: Timestamp
+    /// Schedules whose occurrence the database refuses because of its group, with the reason.
+    var refusals: [ScheduleID: StoreError] = [:]
 
     /// `dueIDs`: set to the schedules that were due, also if it throws. `admitted`: to be settled after the
     /// transaction, also if it throws.
@@ -61,7 +72,8 @@ struct ScheduleTransaction {
             if decision.cancelsPrevious {
                 outcome.cancels += previous.map { ($0, stored.record.tenant) }
             }
-            var advance = Advance(id: id, decision: decision)
+            var advance = Advance(
+                id: id, decision: decision, skip: decision.skippedCount > 0 ? .overlap : nil)
             if let occurrence = decision.submits {
                 let job = stored.job(
                     at: occurrence, id: insertion.context.identifiers.make(), traceparent: newTraceparent(),
@@ -70,18 +82,17 @@ struct ScheduleTransaction {
                     advances.append(postponed(id, occurrence, "its job cannot be created"))
                     continue
                 }
-                if try isAccepted(job, sessions, &outcome, &admitted, &connection) {
+                if let reason = try refusal(of: job, sessions, &outcome, &admitted, &connection) {
+                    advance.skip(reason)
+                } else {
                     advance.job = job.id
                     jobs.append(job)
-                } else {
-                    advance.decision.submits = nil
-                    advance.decision.skippedCount += 1
                 }
             }
             advances.append(advance)
         }
         if !jobs.isEmpty {
-            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
+            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &admitted, &connection)
         }
         outcome.missedCount = advances.reduce(0) { $0 + $1.decision.missedCount }
         outcome.skippedCount = advances.reduce(0) { $0 + $1.decision.skippedCount }
@@ -95,7 +106,7 @@ struct ScheduleTransaction {
         of due: borrowing ResultSet, _ connection: inout Connection
     ) throws(PostgresError) -> [ScheduleID: [JobID]] {
         var watching: [ScheduleID] = []
-        for row in 0..<due.rowCount where due.bool(row, 18) { watching.append(due.identifier(row, 0)) }
+        for row in 0..<due.rowCount where due.bool(row, 20) { watching.append(due.identifier(row, 0)) }
         guard !watching.isEmpty else { return [:] }
         var parameters = Parameters.identifiers(watching)
         parameters.append(int32: Int32(Limits.scheduleOverlapMax))
@@ -107,25 +118,28 @@ struct ScheduleTransaction {
         return unfinished
     }
 
-    /// Returns whether the session and the tenant accept the job of an occurrence.
-    private func isAccepted(
-        _ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome, _ admitted: inout AdmittedJobs,
-        _ connection: inout Connection
-    ) throws(PostgresError) -> Bool {
+    /// Returns why the session, the group or the tenant does not accept the job of an occurrence, or `nil`.
+    private func refusal(
+        of job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome,
+        _ admitted: inout AdmittedJobs, _ connection: inout Connection
+    ) throws(PostgresError) -> ScheduleSkip.Reason? {
+        let schedule = job.spec.occurrence?.schedule
+        if let refused = schedule.flatMap({ refusals[$0] }) { return ScheduleSkip.Reason(refused) }
         switch sessions.verdict(on: [job], known: nil) {
         case .acceptable, .changed: break
         case .invalidated, .unreadable:
             insertion.context.logger.warning(
                 "an occurrence of a schedule was skipped: its session accepts no jobs",
                 metadata: [
-                    "schedule.id": "\(job.spec.occurrence?.schedule.description ?? "")",
-                    "session": "\(job.spec.session)",
+                    "schedule.id": "\(schedule?.description ?? "")", "session": "\(job.spec.session)",
                 ])
-            return false
+            return .sessionInvalidated
         }
-        guard try insertion.admission.refusal(of: job, &admitted, &connection) != nil else { return true }
+        guard let refused = try insertion.admission.refusal(of: job, &admitted, &connection) else {
+            return nil
+        }
         outcome.surplusCount += 1
-        return false
+        return ScheduleSkip.Reason(refused)
     }
 
     private func decision(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {
@@ -153,7 +167,8 @@ struct ScheduleTransaction {
     }
 
     private func submit(
-        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
+        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ admitted: inout AdmittedJobs,
+        _ connection: inout Connection
     ) throws(PostgresError) -> SubmissionBatch.Outcome {
         let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
         // The other occurrences were submitted before; their schedules only advance.
@@ -163,8 +178,17 @@ struct ScheduleTransaction {
         }
         let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
         guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
-        return try SubmissionBatch([submission], insertion, isAlone: false).commit(
-            &connection, epoch: epoch)
+        let outcome = try insertion.insert([submission], &connection, epoch: epoch)
+        guard outcome.jobCount < submission.jobs.count else { return outcome }
+        // Other jobs have the unique keys.
+        let inserted = Set(
+            outcome.results.flatMap { (try? $0.get().jobs.filter(\.isNew).map(\.id)) ?? [] })
+        for job in submission.jobs where !inserted.contains(job.id) {
+            insertion.admission.withdraw(1, of: job.tenant, &admitted)
+            guard let index = advances.firstIndex(where: { $0.job == job.id }) else { continue }
+            advances[index].skip(.uniqueKeyTaken)
+        }
+        return outcome
     }
 
     /// Inserts runs and returns the jobs whose occurrences were not submitted before.
@@ -189,6 +213,20 @@ struct ScheduleTransaction {
         parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.decision.missedCount)) }
         parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.decision.skippedCount)) }
         parameters.append(now)
+        parameters.appendArray(.text, advances) { $0.append(text: $1.skip?.rawValue) }
         return parameters
+    }
+}
+
+extension ScheduleSkip.Reason {
+    /// The reason for which a limit of the tenant or a group refuses the job of an occurrence.
+    fileprivate init(_ error: StoreError) {
+        switch error {
+        case .groupClosed: self = .groupClosed
+        case .tooManyGroups: self = .limitReached
+        case .quotaExceeded: self = .quotaExceeded
+        case .storageQuotaExceeded: self = .storageQuotaExceeded
+        default: self = .tooManyJobs
+        }
     }
 }

@@ -22,6 +22,9 @@ struct StoredSchedule: Sendable {
         record.counts.runs = rows.int64(row, 12)
         record.counts.missed = rows.int64(row, 13)
         record.counts.skipped = rows.int64(row, 14)
+        record.lastSkip = rows.instantOrNil(row, 18).map {
+            ScheduleSkip(at: $0, reason: ScheduleSkip.Reason(rawValue: rows.text(row, 19)))
+        }
         self.record = record
         sealedSecrets = rows.bytesOrNil(row, 15)
         payload = rows.bytesOrNil(row, 16)
@@ -37,13 +40,13 @@ struct StoredSchedule: Sendable {
         guard let zone = zones.rules(named: record.spec.timeZone),
             // Reported by the caller.
             let template = record.template.whole(opening: seal),
-            let spec = template.instance(
+            let request = JobRequest(template, payload: payload).instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
         else { return nil }
         // The node that leases the job opens the secrets.
         return NewJob(
-            id: id, tenant: record.tenant, JobRequest(spec, payload: payload),
-            specJSON: spec.encodeStored(seal), sealedSecrets: sealedSecrets, traceparent: traceparent,
+            id: id, tenant: record.tenant, request,
+            specJSON: request.spec.encodeStored(seal), sealedSecrets: sealedSecrets, traceparent: traceparent,
             retryOf: nil)
     }
 }

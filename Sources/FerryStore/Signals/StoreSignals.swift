@@ -50,6 +50,14 @@ final class StoreSignals: Sendable {
         wake(begin)
     }
 
+    /// Begins again what operators held: jobs, schedules and deliveries. The thread for hosts looks within
+    /// seconds.
+    func beginAgain() {
+        wakeDispatcher()
+        scheduleWakes.send(())
+        commitObserver?.deliveriesAdded(1)
+    }
+
     /// Makes the dispatcher look for queued jobs that this process does not know.
     func lookForJobs() { search.withLock { $0 }() }
 

@@ -33,6 +33,7 @@ final class JobInsertion: Sendable {
             signals.wakeDispatcher()
         }
         if let earliest = outcome.earliestBegin { signals.wakeDispatcher(at: earliest) }
+        if outcome.hasDependencies { signals.noteDependencies() }
         if let earliest = outcome.earliestExpiry { signals.noteExpiry(earliest) }
     }
 }

@@ -263,7 +263,7 @@ struct SubmissionBatch {
                 case .begins: outcome.attempts.append(attempt(of: job))
                 case .held: outcome.held.append((attempt(of: job), urgency(job), pool(of: job)))
                 case .none where job.spec.startsSuspended:
-                    if !job.spec.schedule.dependsOn.isEmpty { outcome.hasDependencies = true }
+                    if !job.spec.schedule.dependencies.isEmpty { outcome.hasDependencies = true }
                 case .none:
                     switch waitingFor(job) {
                     case nil:
@@ -307,12 +307,13 @@ struct SubmissionBatch {
         insertion.queueState.beginHeld()
     }
 
-    private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
+    /// Returns the entry of a job in the reply. `isNew`: `false` if another job of the batch has its key.
+    func acceptance(_ job: NewJob, begins: Bool, isNew: Bool = true) -> Submission.Accepted.Job {
         Submission.Accepted.Job(
             id: job.id, state: state(job, begins: begins),
             waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
             node: begins ? insertion.context.configuration.node : nil,
-            nextAttemptAt: dueAt(job))
+            nextAttemptAt: dueAt(job), isNew: isNew)
     }
 
     private func attempt(of job: NewJob) -> Attempt {
@@ -369,6 +370,7 @@ struct SubmissionBatch {
         )
         guard states.count == ids.count else { return [] }
         let (node, createdAt): (NodeID, Timestamp) = (rows.identifier(row, 5), rows.instant(row, 6))
+        let existing = rows.bytesOrNil(row, 7)
         return ids.indices.map { index in
             let state = states[index].flatMap(JobState.init) ?? .queued
             let isLeased = state == .running
@@ -377,7 +379,8 @@ struct SubmissionBatch {
                 id: JobID(high: ids[index]?.high ?? 0, low: ids[index]?.low ?? 0), state: state,
                 waitingFor: state != .waiting ? nil : begin == nil ? .dependency : .beginDate,
                 createdAt: createdAt, startedAt: isLeased ? createdAt : nil, node: isLeased ? node : nil,
-                nextAttemptAt: state == .waiting ? begin : nil)
+                nextAttemptAt: state == .waiting ? begin : nil,
+                isNew: existing.map { $0.indices.contains(index) && $0[index] == 0 } ?? true)
         }
     }
 
@@ -400,7 +403,7 @@ struct SubmissionBatch {
     func waitingFor(_ job: NewJob) -> WaitingFor? {
         guard !job.spec.startsSuspended else { return nil }
         let schedule = job.spec.schedule
-        if !schedule.dependsOn.isEmpty { return .dependency }
+        if !schedule.dependencies.isEmpty { return .dependency }
         if schedule.confirmsBeforeBegin { return .confirmation }
         if schedule.isDiscretionary { return beginAt(job) == nil ? nil : .discretionary }
         return beginAt(job) == nil ? nil : .beginDate
@@ -408,7 +411,7 @@ struct SubmissionBatch {
 
     /// Begin date of a job that waits for nothing else; `nil` if it may begin now.
     private func beginAt(_ job: NewJob) -> Timestamp? {
-        guard job.spec.schedule.dependsOn.isEmpty else { return nil }
+        guard job.spec.schedule.dependencies.isEmpty else { return nil }
         if job.spec.schedule.isDiscretionary { return latestStarts[job.id] ?? nil }
         return job.spec.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
     }
@@ -468,7 +471,7 @@ struct SubmissionBatch {
     }
 
     private var hasDependencies: Bool {
-        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependsOn.isEmpty } }
+        submissions.contains { $0.jobs.contains { !$0.spec.schedule.dependencies.isEmpty } }
     }
 
     /// The jobs that are retries, in their order.

@@ -5,13 +5,19 @@ extension Parameters {
     /// The parameters of add_dependencies.sql.
     static func dependencies(_ submissions: [Submission]) -> Parameters {
         let jobs = submissions.flatMap(\.jobs)
-        let dependents = jobs.filter { !$0.spec.schedule.dependsOn.isEmpty }
+        let dependents = jobs.filter { !$0.spec.schedule.dependencies.isEmpty }
         let pairs = dependents.flatMap { job in job.spec.schedule.dependsOn.map { (job.id, $0) } }
+        let groups = dependents.flatMap { job in
+            job.spec.schedule.groupsOfDependencies.map { (job.id, job.tenant, $0) }
+        }
         let own = Set(jobs.map(\.id))
-        var parameters = Parameters(capacity: pairs.count * 48)
+        var parameters = Parameters(capacity: (pairs.count + groups.count) * 48)
         parameters.appendArray(.uuid, pairs) { $0.append($1.0) }
         parameters.appendArray(.uuid, pairs) { $0.append($1.1) }
         parameters.appendArray(.uuid, Array(Set(pairs.map(\.1)).intersection(own))) { $0.append($1) }
+        parameters.appendArray(.uuid, groups) { $0.append($1.0) }
+        parameters.appendArray(.text, groups) { $0.append(text: $1.1) }
+        parameters.appendArray(.text, groups) { $0.append(text: $1.2) }
         return parameters
     }
 }

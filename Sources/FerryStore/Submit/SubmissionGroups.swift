@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// Groups that the jobs of some submissions join, each once: parameters of submit_jobs.sql.
+/// Groups that the jobs of some submissions join or depend on, each once: parameters of submit_jobs.sql.
 struct SubmissionGroups {
     /// Way in which jobs join a group. The raw value is that of `join_job_groups`.
     private enum Mode: Int32 {
@@ -10,52 +10,79 @@ struct SubmissionGroups {
         case close = 1
         /// All jobs are retries.
         case retry = 2
+        /// No job joins: others depend on the group.
+        case none = 3
     }
     private struct Name: Hashable {
         let tenant: String
         let name: String
     }
+    private struct Entry {
+        let key: Name
+        var mode: Mode
+        /// `true` if a job with dependencies joins.
+        var hasDependentJobs = false
+        /// `true` if a job depends on the group.
+        var isDependency = false
+        /// `true` if a job with dependencies joins after a job that depends on the group.
+        var mayBeCyclic = false
 
-    private var names: [Name] = []
-    private var modes: [Mode] = []
+        /// Element of `modes` of `join_job_groups`.
+        var code: Int32 {
+            mode.rawValue | (hasDependentJobs ? 4 : 0) | (isDependency ? 8 : 0) | (mayBeCyclic ? 16 : 0)
+        }
+    }
+
+    private var entries: [Entry] = []
     private var places: [Name: Int] = [:]
     /// Number of each job's group, from 1; `nil` for none.
     private var numbers: [Int32?] = []
 
-    /// `nil` if no job has a group.
+    /// `nil` if no job has a group or depends on one.
     init?(_ submissions: some Sequence<Submission>) {
-        guard submissions.contains(where: { $0.joinsGroups }) else { return nil }
+        guard submissions.contains(where: { $0.namesGroups }) else { return nil }
         for submission in submissions {
             for job in submission.jobs {
-                numbers.append(
-                    job.spec.group.map { Int32(add($0, of: job.tenant, job.retryOf == nil ? .join : .retry)) }
-                )
+                let dependencies = job.spec.schedule.dependencies
+                if let group = job.spec.group {
+                    let place = add(group, of: job.tenant, job.retryOf == nil ? .join : .retry)
+                    numbers.append(Int32(place + 1))
+                    if !dependencies.isEmpty {
+                        entries[place].hasDependentJobs = true
+                        if entries[place].isDependency { entries[place].mayBeCyclic = true }
+                    }
+                } else {
+                    numbers.append(nil)
+                }
+                for case .group(let name) in dependencies {
+                    entries[add(name, of: job.tenant, .none)].isDependency = true
+                }
             }
-            if let closed = submission.closedGroup, let tenant = submission.jobs.first?.tenant {
-                _ = add(closed, of: tenant, .close)
-            }
+            if let closed = submission.closedGroup { _ = add(closed, of: submission.tenant, .close) }
         }
     }
 
-    /// Returns the number of the group. Where a new job joins, only an open group will do.
+    /// Returns the place of the group in `entries`. Where a new job joins, only an open group will do.
     private mutating func add(_ name: String, of tenant: String, _ mode: Mode) -> Int {
         let key = Name(tenant: tenant, name: name)
         guard let place = places[key] else {
-            names.append(key)
-            modes.append(mode)
-            places[key] = names.count - 1
-            return names.count
+            entries.append(Entry(key: key, mode: mode))
+            places[key] = entries.count - 1
+            return entries.count - 1
         }
-        if mode == .close || modes[place] == .retry { modes[place] = mode }
-        return place + 1
+        switch (entries[place].mode, mode) {
+        case (_, .none), (.join, .retry), (.close, .join), (.close, .retry): break
+        default: entries[place].mode = mode
+        }
+        return place
     }
 
     /// Appends tenants, names, modes, new identifiers, and the number of each job's group.
     func append(to parameters: inout Parameters, _ identifiers: IdentifierGenerator) {
-        parameters.appendArray(.text, names) { $0.append(text: $1.tenant) }
-        parameters.appendArray(.text, names) { $0.append(text: $1.name) }
-        parameters.appendArray(.int32, modes) { $0.append(int32: $1.rawValue) }
-        parameters.appendArray(.uuid, names) { parameters, _ in
+        parameters.appendArray(.text, entries) { $0.append(text: $1.key.tenant) }
+        parameters.appendArray(.text, entries) { $0.append(text: $1.key.name) }
+        parameters.appendArray(.int32, entries) { $0.append(int32: $1.code) }
+        parameters.appendArray(.uuid, entries) { parameters, _ in
             parameters.append(identifiers.make(JobGroupKindTag.self))
         }
         parameters.appendArray(.int32, numbers) { $0.append(int32: $1) }
@@ -66,8 +93,13 @@ struct SubmissionGroups {
 }
 
 extension Submission {
-    /// `true` if a job has a group, or a group is closed.
-    fileprivate var joinsGroups: Bool { closedGroup != nil || jobs.contains { $0.spec.group != nil } }
+    /// `true` if a job has a group or depends on one, or a group is closed.
+    fileprivate var namesGroups: Bool {
+        closedGroup != nil
+            || jobs.contains { job in
+                job.spec.group != nil || job.spec.schedule.dependencies.contains { $0.group != nil }
+            }
+    }
 }
 
 extension SubmissionBatch {
@@ -88,6 +120,8 @@ extension PostgresError {
         switch sqlState {
         case "FE002": .groupClosed
         case "FE003": .tooManyGroups
+        case "FE004": .groupMissing
+        case "FE005": .groupAwaited
         default: nil
         }
     }

@@ -15,13 +15,13 @@ extension SubmissionBatch {
         appendScopePaths(chosen, to: &parameters)
         appendClaimFlags(chosen, to: &parameters)
         appendGroups(chosen, to: &parameters)
+        appendUniqueKeys(chosen, to: &parameters)
         return parameters
     }
 
     /// $1 to $17 of submit_jobs.sql.
     private func parameters(of chosen: [Int]) -> Parameters {
         let jobs = chosen.flatMap { submissions[$0].jobs }
-        guard !jobs.isEmpty else { return Parameters(capacity: 0) }
         let leased = chosen.flatMap { leases[$0] }
         var parameters = Parameters(capacity: jobs.count * 1024)
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
@@ -161,6 +161,16 @@ extension SubmissionBatch {
             }
         }
         parameters.endArray()
+    }
+
+    /// Appends the unique keys of the jobs, or null if none has one.
+    private func appendUniqueKeys(_ chosen: [Int], to parameters: inout Parameters) {
+        guard chosen.contains(where: { submissions[$0].hasUniqueJobs }) else {
+            return parameters.appendNull()
+        }
+        parameters.appendArray(.text, chosen.flatMap { submissions[$0].jobs }) {
+            $0.append(text: $1.spec.unique?.key)
+        }
     }
 
     /// Appends whether each job is to be confirmed before it begins.

@@ -6,7 +6,10 @@ extension SubmissionWriter {
     /// Returns the submissions whose tenants may have more jobs, and replies to the others. `nil` if the
     /// database does not answer; then none is replied to.
     func admitted(_ batch: [Pending], _ database: ReconnectingConnection) -> [Pending]? {
-        let refused = batch.compactMap { pending in pending.refusal.map { (pending, $0) } }
+        // Of unique jobs, the transaction tells whether all exist.
+        let refused = batch.compactMap { pending in
+            pending.submission.hasUniqueJobs ? nil : pending.refusal.map { (pending, $0) }
+        }
         guard !refused.isEmpty else { return batch }
         guard let replays = replays(for: refused.map(\.0), database) else { return nil }
         for ((pending, refusal), replay) in zip(refused, replays) {
@@ -16,7 +19,7 @@ extension SubmissionWriter {
             }
             reply(pending, replay ?? .failure(refusal))
         }
-        return batch.filter { $0.refusal == nil }
+        return batch.filter { $0.refusal == nil || $0.submission.hasUniqueJobs }
     }
 
     /// Returns the submissions that their sessions accept, with the epoch of those sessions, and replies to
@@ -95,8 +98,12 @@ extension SubmissionWriter {
             }
         }
         return submissions.indices.map { index -> Result<Submission.Accepted, StoreError>? in
-            // The key does not exist.
-            if case .failure(.idempotencyKeyInProgress)? = known[index] { nil } else { known[index] }
+            known[index].flatMap { $0.isUnknownKey ? nil : $0 }
         }
     }
+}
+
+extension Result<Submission.Accepted, StoreError> {
+    /// `true` for a reply of `readReplays` to a key that does not exist.
+    var isUnknownKey: Bool { if case .failure(.idempotencyKeyInProgress) = self { true } else { false } }
 }

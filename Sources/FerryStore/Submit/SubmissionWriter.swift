@@ -16,12 +16,17 @@ package final class SubmissionWriter: SubmissionSink {
         let submission: Submission
         /// Monotonic nanoseconds.
         let arrival: Int64
-        /// The reply, unless the submission repeats an accepted one: then it gets that one's reply.
+        /// The reply, unless the submission repeats an accepted one, or all its jobs exist: then it gets
+        /// these.
         var refusal: StoreError?
         /// `true` if its jobs are admitted, and not settled yet.
         var isAdmitted = false
 
-        var tenant: String { submission.jobs.first?.tenant ?? "" }
+        var tenant: String { submission.tenant }
+
+        /// `true` if the submission may get a reply although it is refused: that of an accepted one, or jobs
+        /// that exist.
+        var mayRepeat: Bool { submission.idempotency != nil || submission.hasUniqueJobs }
     }
 
     let insertion: JobInsertion
@@ -76,9 +81,9 @@ package final class SubmissionWriter: SubmissionSink {
         }
     }
 
-    /// Refuses a submission, unless it repeats an accepted one.
+    /// Refuses a submission, unless it repeats an accepted one or all its jobs exist.
     func refuse(_ pending: Pending, _ error: StoreError) {
-        guard pending.submission.idempotency != nil else {
+        guard pending.mayRepeat else {
             let count = Int64(pending.submission.jobs.count)
             insertion.context.metrics.surplusJobs.add(count, ordering: .relaxed)
             return reply(pending, .failure(error))
@@ -146,13 +151,16 @@ package final class SubmissionWriter: SubmissionSink {
     }
 
     /// Removes and returns the oldest submissions, up to `Limits.submissionBatchMax` jobs. Each idempotency
-    /// key is in a batch at most once. A submission that closes a group is a batch of its own: it locks the
-    /// group alone.
+    /// key and unique key is in a batch at most once. A batch has either no unique jobs or only submissions
+    /// with some: those need one more round trip. A submission that closes a group is a batch of its own: it
+    /// locks the group alone.
     static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
         var batch: [Pending] = []
         var later: [Pending] = []
         var keys: Set<[String]> = []
+        var uniqueKeys: Set<[String]> = []
         var jobCount = 0
+        let isUnique = pending.first?.submission.hasUniqueJobs ?? false
         for (index, next) in pending.enumerated() {
             let count = next.submission.jobs.count
             guard
@@ -161,6 +169,12 @@ package final class SubmissionWriter: SubmissionSink {
             else {
                 later.append(contentsOf: pending[index...])
                 break
+            }
+            if next.submission.hasUniqueJobs != isUnique
+                || isUnique && !next.submission.takesUniqueKeys(&uniqueKeys)
+            {
+                later.append(next)
+                continue
             }
             if let key = next.submission.idempotency,
                 !keys.insert([key.tenant, key.key]).inserted
@@ -192,12 +206,18 @@ package final class SubmissionWriter: SubmissionSink {
         guard let (batch, epoch) = acceptable(admitted, database) else { return admitted }
         guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
-        let work = SubmissionBatch(batch.map(\.submission), insertion)
+        let submissions = batch.map(\.submission)
+        // Unique jobs are never leased as they are inserted: whether one is new is known in the transaction.
+        let work = submissions[0].hasUniqueJobs ? nil : SubmissionBatch(submissions, insertion)
         var wasSent = false
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
                 wasSent = true
-                return try work.commit(&connection, epoch: epoch)
+                if let work { return try work.commit(&connection, epoch: epoch) }
+                return try connection.transaction { connection throws(PostgresError) in
+                    try insertion.insert(
+                        submissions, refusals: batch.map(\.refusal), &connection, epoch: epoch)
+                }
             }
             insertion.context.metrics.submitBatches.add(1, ordering: .relaxed)
             let duration = Sys.monotonicNanoseconds() - start
@@ -207,7 +227,7 @@ package final class SubmissionWriter: SubmissionSink {
             succeed(batch, work, outcome)
             return []
         } catch {
-            work.abandon()
+            work?.abandon()
             guard wasSent else { return batch }
             if error.isSessionChange {
                 // Without the sessions the batch is tried again, which reports the error if it stays.
@@ -253,14 +273,16 @@ package final class SubmissionWriter: SubmissionSink {
 
     /// Begins transfers, then replies to clients. Called after the commit.
     private func succeed(
-        _ batch: [Pending], _ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome
+        _ batch: [Pending], _ work: SubmissionBatch?, _ outcome: SubmissionBatch.Outcome
     ) {
         insertion.context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         insertion.context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
-        work.begin(outcome)
+        work?.begin(outcome)
         // Held jobs that have no slot may be those of a tenant that holds fewer than its share.
         if !outcome.held.isEmpty, insertion.queueState.held.count > 0 { insertion.signals.wakeDispatcher() }
-        if outcome.jobCount > 0 { insertion.signals.events.written(isWanted: outcome.tells) }
+        if outcome.jobCount > 0 || outcome.tells {
+            insertion.signals.events.written(isWanted: outcome.tells)
+        }
         if !outcome.queued.isEmpty, insertion.context.configuration.isWorker {
             insertion.queueState.specs.insert(outcome.queued)
             insertion.queueState.backlog.add(outcome.additions)
@@ -281,7 +303,12 @@ package final class SubmissionWriter: SubmissionSink {
     ) {
         let count = pending.submission.jobs.count
         if pending.isAdmitted {
-            insertion.admission.settle(count, of: pending.tenant, isCommitted: mayBeCommitted)
+            var oldCount = 0
+            if pending.submission.hasUniqueJobs, case .success(let accepted) = result {
+                oldCount = accepted.jobs.count { !$0.isNew }
+                insertion.admission.settle(oldCount, of: pending.tenant, isCommitted: false)
+            }
+            insertion.admission.settle(count - oldCount, of: pending.tenant, isCommitted: mayBeCommitted)
         }
         waitingJobCount.subtract(count, ordering: .relaxed)
         pending.submission.reply(result)
@@ -297,5 +324,15 @@ package final class SubmissionWriter: SubmissionSink {
     private func expireAll(_ pending: inout [Pending]) {
         for next in pending { reply(next, .failure(.unavailable)) }
         pending = []
+    }
+}
+
+extension Submission {
+    /// Adds the unique keys of the jobs to a set and returns `true`, unless it has one of them.
+    fileprivate func takesUniqueKeys(_ keys: inout Set<[String]>) -> Bool {
+        let own = Set(jobs.compactMap { job in job.spec.unique.map { [job.tenant, $0.key] } })
+        guard keys.isDisjoint(with: own) else { return false }
+        keys.formUnion(own)
+        return true
     }
 }

@@ -7,9 +7,10 @@ import Sys
 /// Releases jobs whose dependencies have ended, and fails those whose dependency did not succeed. Used on the
 /// dispatcher's thread only.
 ///
-/// A transaction that ends a job with dependents, or submits a job with dependencies, also inserts a row into
-/// `dependency_outbox`. The first node that gets the advisory lock processes these rows, one transaction at a
-/// time; rows that a crash leaves are processed by the next one. A chain of n failures takes n transactions.
+/// A transaction that ends a job or finishes a group with dependents, or submits a job with dependencies,
+/// also inserts a row into `dependency_outbox`. The first node that gets the advisory lock processes these
+/// rows, one transaction at a time; rows that a crash leaves are processed by the next one. A chain of n
+/// failures takes n transactions.
 struct Dependents {
     /// Effects of `step` on which the dispatcher has to act.
     struct Effects {
@@ -105,7 +106,10 @@ struct Dependents {
                     released.append(dependent)
                     continue
                 }
-                reasons[dependent] = .dependencyFailed(dependency, state: rows.text(row, 3))
+                reasons[dependent] =
+                    rows.bool(row, 4)
+                    ? .groupFailed(rows.textOrNil(row, 5), outcome: rows.text(row, 3))
+                    : .dependencyFailed(dependency, state: rows.text(row, 3))
             }
             if !reasons.isEmpty { released += try judge(reasons, &connection, context) }
             if !released.isEmpty { try release(released, &connection, context, nodeState) }
@@ -189,6 +193,15 @@ extension TransferError {
         let how = state == "failed" ? "failed" : "was \(state)"
         return TransferError(
             .dependencyFailed, "\(job), on which this job depends, \(how).", phase: .waiting,
+            isRetryable: false)
+    }
+
+    /// `name`: `nil` if the group was deleted since.
+    fileprivate static func groupFailed(_ name: String?, outcome: String) -> TransferError {
+        let group = name.map { "The group \($0)" } ?? "A deleted group"
+        let how = outcome == "failed" ? "failed jobs that were not retried" : "cancelled jobs"
+        return TransferError(
+            .dependencyFailed, "\(group), on which this job depends, has \(how).", phase: .waiting,
             isRetryable: false)
     }
 }

@@ -111,7 +111,7 @@ package final class Store: Sendable {
         let sessions = SessionCommands(commands, reads, sessionLoader)
         let operators = OperatorCommands(commands, reads, context, signals, nodeState)
         let deliveryQueries = DeliveryQueries(
-            commands, reads, jobs, signals, context.configuration.credits)
+            commands, reads, jobs, signals, nodeState, context.configuration.credits)
         (self.jobs, self.jobCommands, self.sessions) = (jobs, jobCommands, sessions)
         (self.limits, self.tenantLimits, self.hostCommands) = (limits, tenantLimits, hostCommands)
         (self.operators, self.deliveryQueries) = (operators, deliveryQueries)
@@ -135,7 +135,7 @@ package final class Store: Sendable {
             limitsChanged: { limits.adopt() })
         bulkOperations = BulkOperationRunner(insertion)
         deliveries = DeliveryOutbox(
-            context, signals, keepInFile: { spool?.keep($0, context.logger) ?? false })
+            context, signals, nodeState, keepInFile: { spool?.keep($0, context.logger) ?? false })
         relay = EventRelay(numbering)
         housekeeper = Housekeeper(queueState)
         eventTail = EventTail(context, signals)
@@ -174,6 +174,12 @@ package final class Store: Sendable {
     ) throws(PostgresError) {
         signals.connect(runner: runner, observer: observer, prober: prober)
         let database = heartbeat.makeConnection()
+        if context.configuration.startsPaused {
+            // Before the first heartbeat, with which this node adopts it, and so before all work.
+            try database.withConnection { connection throws(PostgresError) in
+                _ = try connection.execute(Statements.changePause, .pause(true, holdsAll: true))
+            }
+        }
         try heartbeat.beat(database)
         try spool?.commit(database, context, signals)
         let reclaimer = heartbeat.deliveryReclaimer

@@ -103,14 +103,16 @@ package struct WebhookMessage: Sendable, Equatable {
             let job = try? JSON.parse(delivery.jobJSON)
             offset = .some(job?["progress"]?["resumed_at_offset"]?.integer)
         }
-        // The store keeps the endpoint or the group in place of the job.
+        // The store keeps the endpoint, the group or the host in place of the job.
         let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
         let isOfGroup = delivery.type == EventType.groupFinished.rawValue
+        let isOfHost = EventType(rawValue: delivery.type)?.isOfHost ?? false
         EventContent(
             sequence: delivery.sequence, session: delivery.session.isEmpty ? nil : delivery.session,
             offset: offset,
-            job: .init { if isOfEndpoint || isOfGroup { $0.null() } else { $0.raw(jobJSON) } },
-            webhook: isOfEndpoint ? StoredJSON(jobJSON) : nil, group: isOfGroup ? StoredJSON(jobJSON) : nil
+            job: .init { if isOfEndpoint || isOfGroup || isOfHost { $0.null() } else { $0.raw(jobJSON) } },
+            webhook: isOfEndpoint ? StoredJSON(jobJSON) : nil, group: isOfGroup ? StoredJSON(jobJSON) : nil,
+            host: isOfHost ? HostChange(json: jobJSON) : nil
         ).show(into: &writer, isRedacted: true)
     }
 

@@ -61,9 +61,10 @@ final class FerryProcess: Sendable {
 
     /// Starts the process and waits until it is ready. `settings` override `environment`'s defaults. Without
     /// `FERRY_DATABASE_URL`, the process runs a private PostgreSQL. `host` is the address to listen on:
-    /// loopback or all. `advertises`: tells other nodes its address.
+    /// loopback or all. `advertises`: tells other nodes its address. `launcher`: as in `start`.
     init(
-        _ settings: [String: String] = [:], host: String = "127.0.0.1", advertises: Bool = false
+        _ settings: [String: String] = [:], host: String = "127.0.0.1", advertises: Bool = false,
+        launcher: [String] = []
     ) throws {
         self.host = host
         self.advertises = advertises
@@ -72,7 +73,7 @@ final class FerryProcess: Sendable {
         chmod(directory, 0o755)
         port = try FreePort.find()
         self.settings = settings
-        try start()
+        try start(launcher: launcher)
     }
 
     /// Starts the process again. `changes` override `settings` for this run. `launcher` is a command line

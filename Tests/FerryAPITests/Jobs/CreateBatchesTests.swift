@@ -18,6 +18,28 @@ struct CreateBatchesTests {
         #expect(stored == [ids])
     }
 
+    @Test("an item whose unique key a job has gets that job, and the status is 200 if no job is new")
+    func unique() throws {
+        let fixture = Fixture()
+        let named = { (key: String) in small(#","unique":{"key":"\#(key)"}"#) }
+        let first = try fixture.send("POST", "/v1/jobs", named("a"))
+        let mixed = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(named("a")),\#(named("b"))]}"#)
+        #expect(mixed.status == 201)
+        let items = mixed.json["data"]?.array ?? []
+        #expect(items.map { $0["created"]?.bool } == [false, true])
+        #expect(items.first?["id"] == first.json["id"])
+        let old = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(named("a")),\#(named("b"))]}"#)
+        #expect(old.status == 200)
+        #expect(old.json["data"]?.array?.map { $0["created"]?.bool } == [false, false])
+        // Of two jobs with one key, only one writes the file.
+        let download = #"""
+            {"kind":"download","request":{"url":"http://a.example/"},"destination":{"path":"x"},
+             "unique":{"key":"c"}}
+            """#
+        let same = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(download),\#(download)]}"#)
+        #expect(same.status == 201, "\(same.json)")
+    }
+
     @Test("a body with one job on each line is a batch")
     func lines() throws {
         let response = try Fixture().send("POST", "/v1/jobs/batch", "\(small())\r\n\n\(small())\n", ndjson)
@@ -85,6 +107,14 @@ struct CreateBatchesTests {
         arguments: ["{}", #"{"jobs":[]}"#, #"{"jobs":1}"#, #"{"jobs":[],"x":1}"#, "[]"])
     func shapes(_ body: String) throws {
         #expect(try Fixture().send("POST", "/v1/jobs/batch", body).status == 422)
+    }
+
+    @Test("an array of jobs without the object around it is no batch")
+    func array() throws {
+        let response = try Fixture().send("POST", "/v1/jobs/batch", "[\(small())]")
+        let errors = response.json["errors"]?.array
+        #expect(response.status == 422 && errors?.count == 1)
+        #expect(errors?.first?["code"] == .string("wrong_type") && errors?.first?["pointer"] == .string("#"))
     }
 
     @Test("a batch may have 10,000 jobs; one more is refused, and the rest of the body is not read")

@@ -157,6 +157,45 @@ struct CreateJobsTests {
                 == "invalid_header")
     }
 
+    @Test("a submission whose unique key a job has responds with that job and 200, also if it is repeated")
+    func unique() throws {
+        let fixture = Fixture()
+        let body = small(#","unique":{"key":"a","for":60}"#)
+        let first = try fixture.send("POST", "/v1/jobs", body)
+        #expect(first.status == 201)
+        #expect(first.json["unique"]?["key"]?.string == "a" && first.json["unique"]?["for"]?.double == 60)
+        let again = try fixture.send(
+            "POST", "/v1/jobs", small(#","unique":{"key":"a"}"#), [("Idempotency-Key", "k")])
+        #expect(again.status == 200 && again.json["id"] == first.json["id"])
+        #expect(again.header("Location") == first.header("Location"))
+        #expect(again.header("Idempotency-Replayed") == nil)
+        let replay = try fixture.send(
+            "POST", "/v1/jobs", small(#","unique":{"key":"a"}"#), [("Idempotency-Key", "k")])
+        #expect(replay.status == 200 && replay.json["id"] == first.json["id"])
+        #expect(replay.header("Idempotency-Replayed") == "true")
+        let waited = try fixture.send("POST", "/v1/jobs", body, [("Prefer", "wait=1")])
+        #expect(waited.status == 200 && waited.json["id"] == first.json["id"])
+        #expect(waited.header("Preference-Applied") == "wait=1")
+    }
+
+    @Test(
+        "a rule of a unique job outside of its bounds is an error with a pointer",
+        arguments: [
+            (#"{}"#, "#/unique/key", "required"),
+            (#"{"key":""}"#, "#/unique/key", "invalid_value"),
+            (#"{"key":"a\u0000"}"#, "#/unique/key", "invalid_value"),
+            (#"{"key":"a","for":"ever"}"#, "#/unique/for", "invalid_value"),
+            (#"{"key":"a","for":0}"#, "#/unique/for", "invalid_value"),
+            (#"{"key":"a","for":604801}"#, "#/unique/for", "invalid_value"),
+            (#"{"key":"a","of":1}"#, "#/unique/of", "unknown_field"),
+        ])
+    func uniqueRule(_ rule: String, _ pointer: String, _ code: String) throws {
+        let response = try Fixture().send("POST", "/v1/jobs", small(#","unique":\#(rule)"#))
+        let error = response.json["errors"]?.array?.first
+        #expect(response.status == 422 && error?["pointer"]?.string == pointer, "\(response.json)")
+        #expect(error?["code"]?.string == code)
+    }
+
     @Test("Prefer: wait delays the response until the job has ended")
     func wait() throws {
         let fixture = Fixture()

@@ -33,6 +33,17 @@ extension MemoryStore: GroupStore {
         reply(.success(Array(found.sorted { $0.id > $1.id }.prefix(limit))))
     }
 
+    func awaitedGroups(_ names: [String], tenant: String, reply: @escaping Reply<[String: Bool]>) {
+        let (groups, jobs) = state.withLock { ($0.groups, Array($0.jobs.values)) }
+        var known: [String: Bool] = [:]
+        for name in names where groups.contains(where: { $0.isNamed(name, tenant) }) {
+            known[name] = jobs.contains {
+                $0.tenant == tenant && $0.spec?.schedule.groupsOfDependencies.contains(name) == true
+            }
+        }
+        reply(.success(known))
+    }
+
     /// An empty group finishes at once.
     func closeGroup(_ name: String, tenant: String, reply: @escaping Reply<JobGroup>) {
         state.withLock { state in

@@ -89,6 +89,8 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var hasUnnumberedEvents = false
         var sink: (any EventSink)?
         var webhooks: [WebhookRecord] = []
+        /// Endpoints that an admin key has created.
+        var operatorWebhooks: Set<WebhookID> = []
         var webhookKeys: [String: (fingerprint: [UInt8], made: CreatedWebhook)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]
@@ -162,7 +164,16 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                     return (.success(.init(jobs: first.jobs, isReplay: true)), nil)
                 }
             }
-            let accepted = submission.jobs.map { job in
+            let accepted = submission.jobs.map { job -> Submission.Accepted.Job in
+                if let key = job.spec.unique?.key,
+                    let other = state.jobs.values.first(where: {
+                        $0.spec?.unique?.key == key && !$0.state.isTerminal
+                    })
+                {
+                    return Submission.Accepted.Job(
+                        id: other.id, state: other.state, waitingFor: nil, createdAt: other.createdAt,
+                        startedAt: nil, node: nil, nextAttemptAt: nil, isNew: false)
+                }
                 state.sources[job.id] = job
                 let entry = Submission.Accepted.Job(
                     id: job.id, state: job.spec.startsSuspended ? .suspended : .queued, waitingFor: nil,

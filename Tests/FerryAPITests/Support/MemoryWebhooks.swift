@@ -21,6 +21,7 @@ extension MemoryStore: WebhookStore {
                 }
                 guard state.webhooks.count < Limits.webhookCountMax else { return .success(.limitReached) }
                 state.webhooks.append(new.record)
+                if new.isOfOperator { state.operatorWebhooks.insert(new.record.id) }
                 return .success(.made(new.record))
             })
     }

@@ -196,6 +196,30 @@ struct ClientCommandTests {
         }
     }
 
+    @Test("submit adds a unique key to one job, and refuses it for several")
+    func unique() throws {
+        try withTemporaryDirectory { directory in
+            let service = try service()
+            defer { service.stop() }
+            let job = #"{"kind":"data","request":{"url":"http://a/"}}"#
+            let file = "\(directory)/jobs"
+            write(job, to: file)
+            let url = ["--url", service.url]
+            for (options, rule) in [
+                (["--unique", "a b"], #"{"key":"a b"}"#),
+                (["--unique", "a", "--unique-for", "60"], #"{"key":"a","for":60}"#),
+            ] {
+                #expect(run(Submit.self, [file] + options + url).status == 0)
+                let request = try #require(service.requests.take().first)
+                let sent = try JSON.parse(Array(request.body.utf8))
+                #expect(sent["unique"] == (try JSON.parse(Array(rule.utf8))))
+                #expect(sent["kind"]?.string == "data")
+            }
+            write("[\(job)]", to: file)
+            #expect(run(Submit.self, [file, "--unique", "a"] + url).status == 2)
+        }
+    }
+
     @Test("suspend and resume print the states of the jobs")
     func suspendAndResume() throws {
         let service = try service()
@@ -281,7 +305,7 @@ struct ClientCommandTests {
             + #"{"value":["http://b.example:8080",null],"count":1,"example":"job_b"}"#
         let service = try FakeService { _ in (200, #"{"data":[\#(groups)],"is_exact":false}"#) }
         defer { service.stop() }
-        let failures = run(Failures.self, ["--session", "s", "--url", service.url])
+        let failures = run(Failures.self, ["--session", "s", "--group", "g", "--url", service.url])
         #expect(
             failures.out == "12\thttps://downloads.a.example:443\ttimed_out\tjob_a\n"
                 + "1\thttp://b.example:8080\t-\tjob_b\n")
@@ -295,7 +319,7 @@ struct ClientCommandTests {
             ])
         #expect(
             service.requests.take().map(\.path) == [
-                "/v1/jobs/summary?by=host%2Cerror&session=s&state=failed&retried=false",
+                "/v1/jobs/summary?by=host%2Cerror&session=s&group=g&state=failed&retried=false",
                 "/v1/jobs/summary?by=host%2Cwaiting_reason&state=waiting%2Cqueued%2Csuspended",
             ])
         #expect(run(Failures.self, ["--state", "failed", "--url", service.url]).status == 2)

@@ -302,6 +302,8 @@ struct GoldenEvent {
             switch type {
             case .webhookDisabled: [UInt8](repeating: 1, count: 16) + Array("gone".utf8)
             case .groupFinished: try group().shown()
+            case .hostUnreachable, .hostRecovered:
+                HostChange(host: "https://a.example:443", detail: "Why.", waitingJobCount: 7).json
             case _ where isOfJob && !state.isTerminal: self.detail(of: type, state).packed
             default: []
             }
@@ -347,7 +349,8 @@ struct GoldenEvent {
         case .jobCancelled: (.cancelled, nil)
         case .jobSucceeded, .jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired:
             (.succeeded, nil)
-        case .jobCreated, .sessionEventsFinished, .sessionInvalidated, .webhookDisabled, .groupFinished:
+        case .jobCreated, .sessionEventsFinished, .sessionInvalidated, .webhookDisabled, .groupFinished,
+            .hostUnreachable, .hostRecovered:
             (.queued, nil)
         }
     }

@@ -92,7 +92,7 @@ struct ScheduleSpecTests {
         let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
         let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
         let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
-        let spec = try #require(stored.instance(of: occurrence, zone("Europe/Berlin")))
+        let spec = try #require(JobRequest(stored).instance(of: occurrence, zone("Europe/Berlin"))).spec
         #expect(spec.request.webURL.origin == "https://a.example:443")
         #expect(spec.request.url.hasPrefix("https://a.example/2027-01-01.csv?t=1798759815&k="))
         #expect(spec.destination?.path == "r/2027/01/01-003015")
@@ -100,6 +100,53 @@ struct ScheduleSpecTests {
         #expect(ScheduledText.expanded("{scheduled_at}", at: at, .utc) == "20261231T233015Z")
         #expect(ScheduledText.expanded("{{scheduled_at:hour}}{", at: at, .utc) == "{23}{")
         #expect(ScheduledText.expanded("a{b}c", at: at, .utc) == "a{b}c")
+    }
+
+    @Test(
+        "placeholders in group, metadata and bodies are replaced by the time of the run",
+        arguments: [
+            (#"{"text":"day {scheduled_at:date}{x}"}"#, "day 2027-01-01{x}"),
+            (#"{"json":{"day":["{scheduled_at:date}"],"n":1}}"#, #"{"day":["2027-01-01"],"n":1}"#),
+            (#"{"form":{"a b":"{scheduled_at:date} {x}"}}"#, "a+b=2027-01-01+%7Bx%7D"),
+            (#"{"base64":"e3NjaGVkdWxlZF9hdH0="}"#, "{scheduled_at}"),
+        ])
+    func moreTexts(_ body: String, _ sent: String) throws {
+        let valid = try read(
+            #"""
+            {"cron":"@daily","job":{"kind":"data","group":"night-{scheduled_at:date}",
+             "metadata":{"day":"{scheduled_at:date}","other":"{}"},
+             "request":{"url":"https://a.example/","method":"POST","body":\#(body)}}}
+            """#)
+        #expect(valid.job.spec.group == "night-{scheduled_at:date}")
+        let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
+        let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
+        let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
+        let run = try #require(
+            JobRequest(stored, payload: valid.job.payload).instance(of: occurrence, zone("Europe/Berlin")))
+        #expect(run.spec.group == "night-2027-01-01")
+        #expect(run.spec.metadata.map(\.value) == ["2027-01-01", "{}"])
+        #expect(run.payload.map { String(decoding: $0, as: UTF8.self) } == sent)
+        #expect(run.spec.request.body?.byteCount == sent.utf8.count)
+    }
+
+    @Test("unknown placeholders in group, metadata and bodies are rejected, and so are wrong names of groups")
+    func wrongTexts() throws {
+        for (member, pointer) in [
+            (#""group":"{scheduled_at:week}""#, "group"), (#""group":"{scheduled_at:date} x""#, "group"),
+            (#""metadata":{"a/b":"{scheduled_at:week}"}"#, "metadata/a~1b"),
+            (
+                #""request":{"url":"https://a.example/","body":{"text":"{scheduled_at:x}"}}"#,
+                "request/body/text"
+            ),
+            (
+                #""request":{"url":"https://a.example/","body":{"form":{"a":"{scheduled_at:x}"}}}"#,
+                "request/body/form"
+            ),
+        ] {
+            let request = member.contains("request") ? "" : #","request":{"url":"https://a.example/"}"#
+            let body = #"{"cron":"@daily","job":{"kind":"data",\#(member)\#(request)}}"#
+            #expect(try pointers(body) == ["#/job/\(pointer) invalid_value"])
+        }
     }
 
     @Test("unknown placeholders and placeholders in the origin are rejected")

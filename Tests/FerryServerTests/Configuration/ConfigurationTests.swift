@@ -72,6 +72,17 @@ struct ConfigurationTests {
         }
     }
 
+    @Test("FERRY_PAUSED is false unless it is true")
+    func paused() throws {
+        #expect(try !configuration().startsPaused)
+        #expect(try configuration(environment: ["FERRY_PAUSED": "true"]).startsPaused)
+        #expect(try !configuration(environment: ["FERRY_PAUSED": "false"]).startsPaused)
+        let failure = #expect(throws: Configuration.Failure.self) {
+            try configuration(environment: ["FERRY_PAUSED": "yes"])
+        }
+        #expect(failure?.description == "FERRY_PAUSED must be one of true, false.")
+    }
+
     @Test("FERRY_NODE_URL is an origin; its port is always named")
     func nodeURL() throws {
         let name = "FERRY_NODE_URL"

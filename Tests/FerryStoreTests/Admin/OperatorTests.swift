@@ -49,6 +49,60 @@ struct OperatorTests {
         }
     }
 
+    @Test("a node that starts paused begins no job, claims no delivery, runs no schedule and probes no host")
+    func held() throws {
+        // It sends no probes: the next one stays due.
+        let first = try TestNode(database.url)
+        let parked = try first.submit(newJob(host: "away.example", attemptCountMax: 1))
+        let outcome = AttemptResult.Outcome.failed(
+            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            retryAfter: nil)
+        func isParked() throws -> Bool {
+            let job = try first.job(parked.id).get().record
+            return job.waitingFor == .connectivity && job.nextAttemptAt == nil
+        }
+        try eventually("it waits for its host") {
+            for attempt in first.runner.begun.take() { first.end(attempt, outcome) }
+            return try isParked()
+        }
+        let prober = ScriptedProber()
+        let held = try TestNode(database.url, prober: prober) { $0.startsPaused = true }
+        defer { held.store.stop() }
+        eventually("the other node is notified") {
+            first.store.nodeState.isHeld.load(ordering: .relaxed)
+        }
+        first.store.stop()
+        // Its delivery is due at once.
+        let finished = newJob(host: "gone.example", webhook: true, webhookEvents: [.jobCancelled])
+        _ = try held.submit([finished]).get()
+        _ = try wait { held.store.jobCommands.cancel(finished.id, tenant: "acme", reply: $0) }.get()
+        try held.waitForDeliveries(1)
+        func claim() throws -> [Delivery] {
+            try ask { (reply: @escaping Reply<[Delivery]>) in
+                held.store.deliveries.claim(DeliveryDemand(total: 9, other: 9), leaseSeconds: 30) {
+                    reply(.success($0.due))
+                }
+            }
+        }
+        #expect(try claim().isEmpty)
+        let status = try held.status()
+        #expect(status.isPaused && status.isHeld && held.runner.begun.take().isEmpty)
+        let delivery = try wait {
+            held.store.deliveryQueries.deliveries(of: .job(finished.id), tenant: "acme", limit: 1, reply: $0)
+        }.get().records.first
+        #expect(delivery?.isHeld == true)
+        let conditions = held.store.queueConditions
+        let reason = WaitingReason(try held.job(parked.id).get().record, queue: conditions)
+        #expect(reason?.detail.contains("no node probes") == true && reason?.nextCheckAt == nil)
+        #expect(prober.asked.take().isEmpty)
+        try ask { held.store.operators.pause(true, reply: $0) }
+        #expect(try held.status().isHeld, "a second pause changes nothing")
+        try ask { held.store.operators.pause(false, reply: $0) }
+        #expect(try claim().map(\.job) == [finished.id])
+        #expect(!prober.asked.wait(milliseconds: 60_000).isEmpty)
+        #expect(try !held.status().isHeld)
+    }
+
     @Test("a drained node leases no job and reports the drain, until it is resumed or restarted")
     func drain() throws {
         let busy = try TestNode(database.url, slots: 4)

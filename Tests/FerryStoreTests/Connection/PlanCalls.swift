@@ -103,7 +103,7 @@ struct PlanCall {
         ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
         '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
         ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-        '{}', '{NULL,NULL}', '{NULL,NULL}'
+        '{}', '{NULL,NULL}', '{NULL,NULL}', '{1,NULL}', '{NULL,1}'
         """
 
     private static let submitArguments = """
@@ -111,7 +111,7 @@ struct PlanCall {
         '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
         now(), history_id(1), '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
         1000, '{false}', '{""}', '{true}', '{true}', '{acme}', '{night}', '{0}', ARRAY[history_id(7000001)],
-        '{1}', 100000
+        '{1}', 100000, '{a}'
         """
 
     private static let admin: [PlanCall] = [
@@ -122,7 +122,7 @@ struct PlanCall {
             history_id(7000000), now(), history_id(1), 'pause', '/v1/pause', 'request'
             """),
         command(Statements.changeDrain, "history_id(1), true"),
-        command(Statements.changePause, "true"),
+        command(Statements.changePause, "true, true"),
         command(Statements.changeSetting, "'window', 'a', 'b'"),
         plain(Statements.countTenants),
         command(
@@ -247,7 +247,7 @@ struct PlanCall {
             """
             history_id(7000000), 'new', now(), 'https://hook.example/', NULL, NULL, NULL, NULL, true, false,
             'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL,
-            NULL, false, NULL
+            NULL, false, NULL, true
             """),
         command(Statements.deleteWebhook, "history_id(500), 1"),
         command(
@@ -314,6 +314,7 @@ struct PlanCall {
     ]
 
     private static let groups: [PlanCall] = [
+        read(Statements.awaitedJobGroups, "'acme', '{night}'"),
         command(Statements.closeJobGroup, "'acme', 'night', now()"),
         command(
             Statements.createJobGroup,
@@ -352,6 +353,10 @@ struct PlanCall {
         writer(
             Statements.lockHosts, "'{https://500.example:443}', now(), 10, 10",
             looksAt: 1200, "running jobs, of which the slots of all nodes are the limit"),
+        writer(
+            Statements.countHostJobs, "'https://away-2.example:443', 'host.unreachable', '{acme}'",
+            looksAt: 1_700, "running jobs, and jobs that wait for the host"),
+        writer(Statements.tellHosts, "'{acme}', '{x}'"),
         writer(Statements.lockWaitingJobs, "'https://away-2.example:443', 50"),
         writer(Statements.putThroughputs, "'{https://500.example:443}', '{1}', now()"),
         read(Statements.readHost, "'https://50.example:443', 20", looksAt: 1700, "running jobs"),
@@ -471,7 +476,7 @@ struct PlanCall {
             Statements.advanceSchedules,
             """
             ARRAY[history_id(1)], '{now}', '{now}', '{false}', '{now}', ARRAY[history_id(1)], '{0}', '{0}',
-            now()
+            now(), '{NULL}'
             """),
         command(
             Statements.createSchedule,
@@ -485,6 +490,7 @@ struct PlanCall {
         writer(Statements.holdLock, "1"),
         writer(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
         read(Statements.listSchedules, "'other', history_id(9000000), 51"),
+        command(Statements.lockSchedule, "history_id(1)"),
         writer(Statements.nextSchedule),
         command(Statements.noteRun, "history_id(1), now(), history_id(1)"),
         writer(Statements.postponeSchedule, "history_id(1), now()"),
@@ -533,9 +539,18 @@ struct PlanCall {
         writer(
             Statements.addDependencies,
             """
-            ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)]
+            ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)],
+            ARRAY[history_id(4000003)], '{acme}', '{night}'
+            """),
+        writer(
+            Statements.keepSubmissionKeys,
+            """
+            '{0}', '{acme}', '{jobs}', '{new}', '{a}', '{NULL}', '{0}', ARRAY[history_id(7000000)],
+            '{queued}', '{NULL}', history_id(1), now()
             """),
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
+        writer(Statements.lockUniqueKeys, "'{acme,acme}', '{one,two}'"),
+        writer(Statements.readUniqueJobs, "'{acme,acme}', '{one,two}', '{NULL,now}'"),
         writer(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         writer(Statements.markRetried, "ARRAY[history_id(2000001), history_id(2001001)], 'finished'"),

@@ -69,18 +69,6 @@ struct RowCheckTests {
     private static let started = Told(type: .jobStarted, state: .running)
     private static let succeeded = Told(type: .jobSucceeded, state: .succeeded)
 
-    /// Adds a group with the second identifier.
-    private static func group(_ columns: String = "", _ values: String = "") -> String {
-        """
-        INSERT INTO job_groups (id, created_at, tenant, name\(columns)) VALUES (\(two), now(), 'acme',
-            'night'\(values));
-        """
-    }
-
-    private static let groupCounts = """
-        INSERT INTO job_group_counts (job_group, shard, queued) VALUES (\(two), 'a', 1);
-        """
-
     private static func session(last: Int) -> String {
         "INSERT INTO sessions (tenant, name, last_sequence) VALUES ('acme', 'a', \(last));"
     }
@@ -93,8 +81,23 @@ struct RowCheckTests {
         """
     }
 
+    /// `times`: when the group was closed and when it finished.
+    static func group(_ times: String) -> String {
+        """
+        INSERT INTO job_groups (id, created_at, tenant, name, closed_at, finished_at)
+        VALUES (\(two), now(), 'acme', 'night', \(times));
+        """
+    }
+
+    static func groupCounts(_ state: String, _ count: Int) -> String {
+        "INSERT INTO job_group_counts (job_group, shard, \(state)) VALUES (\(two), 'test', \(count));"
+    }
+
     static let consistent = [
-        "", job("state", "'queued'"), group() + groupCounts + job("state, job_group", "'queued', \(two)"),
+        group("NULL, NULL") + job("state, job_group", "'queued', \(two)") + groupCounts("queued", 1),
+        group("now(), NULL") + job("state, waiting_for", "'waiting', 'dependency'", count: "waiting")
+            + "INSERT INTO job_dependencies VALUES (\(two), \(one), 1);",
+        "", job("state", "'queued'"),
         "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, false, 'a', '0');"
             + job("state, node, attempt, started_at", "'running', \(two), 1, now()", count: "running"),
         finished("state, error", "'failed', '{}'"),
@@ -215,6 +218,26 @@ struct RowCheckTests {
         ),
         ("a delivery that is not pending", delivery("state, node", "'accepted', \(two)")),
         (
+            "the counts of the unfinished jobs of a group",
+            group("NULL, NULL") + groupCounts("queued", 1)
+        ),
+        (
+            "the counts of the unfinished jobs of a group",
+            group("NULL, NULL") + job("state, job_group", "'queued', \(two)")
+        ),
+        (
+            "a finished group has no unfinished jobs",
+            group("now(), now()") + job("state, job_group", "'queued', \(two)") + groupCounts("queued", 1)
+        ),
+        (
+            "the group of an unfinished job exists", job("state, job_group", "'queued', \(two)")
+        ),
+        (
+            "the dependency of a job is unfinished",
+            group("now(), now()") + job("state, waiting_for", "'waiting', 'dependency'", count: "waiting")
+                + "INSERT INTO job_dependencies VALUES (\(two), \(one), 1);"
+        ),
+        (
             "a try belongs to a delivery",
             "INSERT INTO delivery_tries VALUES (\(one), now(), 1, 1, 204, NULL, '');"
         ),
@@ -225,16 +248,6 @@ struct RowCheckTests {
                 spec)
             VALUES (\(one), now(), now(), false, now(), 'acme', '{}', '{}');
             """
-        ),
-        ("the group of an unfinished job exists", job("state, job_group", "'queued', \(two)")),
-        (
-            "the counts of the unfinished jobs of a group",
-            group() + job("state, job_group", "'queued', \(two)")
-        ),
-        (
-            "a finished group has no unfinished jobs",
-            group(", closed_at, finished_at", ", now(), now()") + groupCounts
-                + job("state, job_group", "'queued', \(two)")
         ),
         (
             "limits and connections of a host",

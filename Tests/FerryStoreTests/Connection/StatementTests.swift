@@ -127,7 +127,7 @@ struct StatementTests {
         #expect(indexes.count == schema.components(separatedBy: "\nCREATE INDEX ").count - 1)
         // EXPLAIN does not show the plans of a function.
         let functions = Dictionary(
-            schema.matches(of: /CREATE FUNCTION (\w+)\([^$]*\$\$([^$]*)\$\$/).map { (String($0.1), $0.2) },
+            schema.matches(of: /CREATE FUNCTION (\w+)\([^;$]*\$\$([^$]*)\$\$/).map { (String($0.1), $0.2) },
             uniquingKeysWith: { first, _ in first })
         // The indexes of partitions have other names.
         for match in indexes where match.3 != "finished_jobs" {

@@ -257,7 +257,7 @@ struct JobMovesTests {
                         """
                         '{\(Self.job)}', '{3}', '{5}', '{\(state.rawValue)}', '{0}', '{NULL}', '{NULL}',
                         '{"{}"}', '{NULL}', '{now}', '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}',
-                        '{}', '{NULL}', '{NULL}'
+                        '{}', '{NULL}', '{NULL}', NULL, NULL
                         """, &connection)
                 }
                 let after = JobTransition(input, from: before)?.state ?? before

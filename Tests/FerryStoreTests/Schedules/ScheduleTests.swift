@@ -115,6 +115,59 @@ final class ScheduleTests {
         #expect(try node.attempt().job == job.id)
     }
 
+    private func run(_ id: ScheduleID) -> Result<Created<JobRecord>, StoreError> {
+        wait {
+            node.store.scheduleCommands.runSchedule(id, tenant: "acme", nil, traceparent: "t", reply: $0)
+        }
+    }
+
+    private func create(_ change: (inout JobSpec) -> Void) throws -> ScheduleRecord {
+        var spec = newJob().spec
+        change(&spec)
+        let plain = try schedule(interval: 3_600)
+        return try create(
+            NewSchedule(
+                id: plain.id, tenant: plain.tenant, spec: plain.spec, job: newJob().with(spec).request))
+    }
+
+    @Test("a run joins the group of its day; one whose group is closed is skipped with the reason, alone")
+    func groups() throws {
+        let made = try create { $0.group = "night-{scheduled_at:year}" }
+        let closed = try create { $0.group = "closed" }
+        let first = try run(made.id).get().record
+        let year = try #require(first.group)
+        #expect(year.hasPrefix("night-20") && year.utf8.count == 10)
+        _ = try run(closed.id).get()
+        _ = try node.close("closed").get()
+        guard case .failure(.groupClosed) = run(closed.id) else {
+            Issue.record("the group is closed")
+            return
+        }
+        #expect(try read(closed.id).counts.runs == 1)
+        for id in [closed.id, made.id] { try age(id, seconds: 3_600) }
+        try eventually("the closed one is skipped") { try read(closed.id).counts.skipped == 1 }
+        try eventually("the other one has run") { try read(made.id).counts.runs == 2 }
+        #expect(try read(closed.id).lastSkip?.reason == .groupClosed)
+        #expect(try read(closed.id).nextRunAt != nil && read(closed.id).counts.runs == 1)
+        #expect(try read(made.id).lastSkip == nil && jobs(of: made.id).map(\.group) == [year, year])
+    }
+
+    @Test("an occurrence whose unique key an unfinished job has is skipped with the reason")
+    func unique() throws {
+        var rule = UniqueRule()
+        rule.key = "night"
+        let made = try create { $0.unique = rule }
+        let first = try run(made.id).get()
+        let again = try run(made.id).get()
+        #expect(first.isNew && !again.isNew && again.record.id == first.record.id)
+        try age(made.id, seconds: 3_600)
+        try eventually("it is skipped") { try read(made.id).counts.skipped == 1 }
+        let record = try read(made.id)
+        #expect(record.lastSkip?.reason == .uniqueKeyTaken && record.counts.runs == 1)
+        #expect(record.lastJob == first.record.id)
+        #expect(try jobs(of: made.id).count == 1)
+    }
+
     @Test("two nodes submit each occurrence once")
     func once() throws {
         let other = try TestNode(database.url, slots: 0)

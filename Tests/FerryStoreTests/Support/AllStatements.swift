@@ -32,13 +32,13 @@ extension Statements {
         finishJobGroups, readJobGroups,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
         // Groups
-        closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup, readJobGroup,
-        removeOldJobGroups,
+        awaitedJobGroups, closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup,
+        readJobGroup, removeOldJobGroups,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts
         createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
-        lockWaitingJobs,
+        lockWaitingJobs, countHostJobs, tellHosts,
         putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
         returnPermits, saveHostLimits, saveHosts, strandedHosts, sweepConnections, takePermits,
         writeConnections,
@@ -57,7 +57,7 @@ extension Statements {
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules
         advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock, insertRuns,
-        listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
+        listSchedules, lockSchedule, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
         readClaimBounds, sweepRuns, unfinishedRuns,
         // Schema
         checkRows, freeSessionCount,
@@ -65,7 +65,8 @@ extension Statements {
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
         putSession, readSession, readSessionEpoch,  // Submit
-        addDependencies, knownJobs, markRetried, readKeys, submitJobs, submitKeyedJobs,
+        addDependencies, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,
+        readUniqueJobs, submitJobs, submitKeyedJobs,
         // Waiting
         discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
         hasDependencyWork, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,

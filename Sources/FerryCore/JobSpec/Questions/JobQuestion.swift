@@ -130,7 +130,7 @@ extension JobSpec {
     /// Returns the question whether the job may begin if it is asked as the job is accepted: the job is to be
     /// confirmed and waits for nothing else; `nil` otherwise.
     public func firstQuestion(createdAt: Timestamp) -> JobQuestion? {
-        guard schedule.confirmsBeforeBegin, schedule.dependsOn.isEmpty, !startsSuspended,
+        guard schedule.confirmsBeforeBegin, schedule.dependencies.isEmpty, !startsSuspended,
             schedule.earliestBeginAt.map({ $0 <= createdAt }) ?? true
         else { return nil }
         return questions.question(askedAt: createdAt)

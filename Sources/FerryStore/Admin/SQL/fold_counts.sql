@@ -34,9 +34,10 @@ WITH old AS (
     RETURNING *
 ), of_groups AS (
     INSERT INTO job_group_counts AS c (
-        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures)
+        job_group, shard, waiting, queued, running, suspended, succeeded, failed, cancelled, open_failures,
+        bytes_received, bytes_sent)
     SELECT job_group, 'folded', sum(waiting), sum(queued), sum(running), sum(suspended), sum(succeeded),
-        sum(failed), sum(cancelled), sum(open_failures)
+        sum(failed), sum(cancelled), sum(open_failures), sum(bytes_received), sum(bytes_sent)
     FROM gone_of_groups c WHERE EXISTS (SELECT FROM job_groups g WHERE g.id = c.job_group)
     GROUP BY job_group
     ON CONFLICT (job_group, shard) DO UPDATE SET
@@ -44,7 +45,9 @@ WITH old AS (
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended,
         succeeded = c.succeeded + excluded.succeeded, failed = c.failed + excluded.failed,
         cancelled = c.cancelled + excluded.cancelled,
-        open_failures = c.open_failures + excluded.open_failures
+        open_failures = c.open_failures + excluded.open_failures,
+        bytes_received = c.bytes_received + excluded.bytes_received,
+        bytes_sent = c.bytes_sent + excluded.bytes_sent
 )
 INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended, deliveries_pending)
 SELECT 'folded', sum(waiting), sum(queued), sum(running), sum(suspended), sum(deliveries_pending)

@@ -3,7 +3,7 @@
 -- $1 claim queue (column `queue`) after which to begin, $2 number of claim queues to look at, $3 oldest
 -- queued job found before, or null.
 -- The oldest queued job is searched among the first jobs of these claim queues and $3. After the counts come
--- that job, and the claim queue after which to continue, null after the last one.
+-- that job, the claim queue after which to continue, null after the last one, and whether a pause holds more.
 WITH RECURSIVE first_of AS (
     (SELECT queue, id, 1 AS step FROM jobs WHERE state = 'queued' AND node IS NULL AND queue > $1::bigint
     ORDER BY queue, urgency, id LIMIT 1)
@@ -24,5 +24,5 @@ SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint, coal
     (SELECT since FROM oldest),
     (SELECT occurred_at FROM deliveries WHERE state = 'pending' ORDER BY id LIMIT 1),
     now(), (SELECT paused FROM operations), (SELECT id FROM oldest),
-    (SELECT queue FROM first_of WHERE step = $2::integer)
+    (SELECT queue FROM first_of WHERE step = $2::integer), (SELECT held FROM operations)
 FROM job_counts

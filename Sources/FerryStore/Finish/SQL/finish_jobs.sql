@@ -7,7 +7,8 @@
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
 -- $12 events (EventRecord), $13 the attempt that ended the job (AttemptRecord) or null, $14 resume data or
 -- null, $19 when it began, used if the row does not say, or null, $20 bytes that are kept for it without a
--- destination, or null.
+-- destination, or null, $21 bytes of bodies that it has received and $22 sent, or null; both null if no job
+-- has a group.
 -- One array element for each job that asks for an acknowledgement: $15 ids, $16 its rules (JSON), $17 the
 -- events that its webhook wants, or null.
 -- $18 ids of jobs for which no endpoint may ask for one. Of the other jobs, the oldest endpoint that asks for
@@ -21,20 +22,21 @@ WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
         $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::bytea[], $13::bytea[], $14::text[],
-        $19::timestamptz[], $20::bigint[]
+        $19::timestamptz[], $20::bigint[], $21::bigint[], $22::bigint[]
     ) AS u(
         id, attempt, revision, terminal_state, failed_attempts, response, result, error, body, finished_at,
-        node, events, last_attempt, resume_data, started_at, stored_bytes)
+        node, events, last_attempt, resume_data, started_at, stored_bytes,
+        received, sent)
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.node IS NOT NULL)
     RETURNING j.id, j.created_at, coalesce(j.started_at, u.started_at) AS started_at, j.retry_of,
-        j.job_group,
+        j.job_group, j.unique_key,
         j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
-        u.last_attempt, u.resume_data, u.stored_bytes, j.has_dependents, j.wanted_events
+        u.last_attempt, u.resume_data, u.stored_bytes, u.received, u.sent, j.has_dependents, j.wanted_events
 ), asked AS MATERIALIZED (
     SELECT DISTINCT ON (g.id) g.id, w.id AS endpoint, w.acknowledgement AS rules
     FROM webhooks w CROSS JOIN LATERAL (
@@ -56,12 +58,12 @@ WITH u AS (
         id, created_at, started_at, finished_at, node, retry_of, job_group, revision, attempt,
         spec_revision, failed_attempts, kind, state, tenant, session, origin, spec, endpoint_acknowledgement,
         metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
-        resume_data, stored_bytes)
+        resume_data, stored_bytes, unique_key)
     SELECT id, created_at, started_at, finished_at, node, retry_of, job_group, revision + 1, attempt,
         spec_revision, failed_attempts, kind, terminal_state::job_state, tenant, session, origin, spec,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN (SELECT a.rules FROM asked a WHERE a.id = g.id) END,
         metadata, secrets, payload, traceparent, response, result, error, body, attempts, last_attempt,
-        resume_data, stored_bytes
+        resume_data, stored_bytes, unique_key
     FROM gone g
 ), awaiting AS (
     INSERT INTO unacknowledged_jobs (
@@ -95,7 +97,9 @@ WITH u AS (
     HAVING count(*) > 0 AND CASE WHEN count(job_group) = 0 THEN true ELSE count_job_groups(
         array_agg(job_group) FILTER (WHERE job_group IS NOT NULL),
         array_agg(state) FILTER (WHERE job_group IS NOT NULL),
-        array_agg(terminal_state::job_state) FILTER (WHERE job_group IS NOT NULL)) END
+        array_agg(terminal_state::job_state) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(received) FILTER (WHERE job_group IS NOT NULL),
+        array_agg(sent) FILTER (WHERE job_group IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended

@@ -114,7 +114,9 @@ FROM (
         j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
         NULL::text AS result, NULL::text AS resume_data, j.has_bytes,
         CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
-            SELECT d.dependency FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
+            SELECT CASE WHEN d.group_round IS NULL THEN d.dependency::text ELSE 'group ' || coalesce(
+                (SELECT g.name FROM job_groups g WHERE g.id = d.dependency), '') END
+            FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
         END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,
         CASE WHEN j.has_bytes THEN kept_attempt(j.attempts) END AS kept, j.home,
         CASE WHEN j.home IS NOT NULL THEN (
@@ -132,6 +134,7 @@ FROM (
             CASE WHEN 'state' = ANY ($22::text[]) THEN j.state END,
             CASE WHEN 'host' = ANY ($22::text[]) THEN j.origin END,
             CASE WHEN 'error' = ANY ($22::text[]) THEN substring(j.error from '^[{]"code":"([^"]*)"') END,
+            CASE WHEN 'group' = ANY ($22::text[]) THEN j.job_group END,
             CASE WHEN 'waiting_reason' = ANY ($22::text[]) THEN ROW(
                 j.state, j.waiting_for, j.kind, j.session, j.origin, j.scope_path, least(j.queue, 0),
                 j.awaits_host, j.home, substring(j.error from '^[{]"code":"([^"]*)"'),
@@ -164,6 +167,7 @@ FROM (
             CASE WHEN 'state' = ANY ($22::text[]) THEN j.state END,
             CASE WHEN 'host' = ANY ($22::text[]) THEN j.origin END,
             CASE WHEN 'error' = ANY ($22::text[]) THEN substring(j.error from '^[{]"code":"([^"]*)"') END,
+            CASE WHEN 'group' = ANY ($22::text[]) THEN j.job_group END,
             NULL
         )::text END
     FROM finished_jobs j

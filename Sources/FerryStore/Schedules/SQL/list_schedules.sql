@@ -3,6 +3,6 @@
 -- read_schedule.sql; secrets and payload are null.
 SELECT id, tenant, revision, created_at, updated_at, definition, spec, next_scheduled_at, next_run_at,
     last_scheduled_at, last_run_at, last_job, run_count, missed_count, skipped_count, NULL::bytea,
-    NULL::bytea, is_held
+    NULL::bytea, is_held, last_skipped_at, skip_reason
 FROM schedules WHERE tenant = ANY (ARRAY[$1::text]) AND id < $2::uuid
 ORDER BY tenant DESC, id DESC LIMIT $3::integer

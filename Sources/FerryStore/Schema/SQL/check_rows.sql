@@ -86,6 +86,8 @@ WITH told AS (
     FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.dependency CROSS JOIN LATERAL (VALUES
         ('the dependency of a job is unfinished, or its end is to be processed',
             j.id IS NOT NULL
+                OR d.group_round IS NOT NULL AND EXISTS (
+                    SELECT FROM job_groups g WHERE g.id = d.dependency AND g.finished_at IS NULL)
                 OR EXISTS (SELECT FROM dependency_outbox n WHERE n.job IN (d.dependency, d.dependent))
                 OR NOT EXISTS (SELECT FROM jobs w WHERE w.id = d.dependent)),
         ('a dependency knows that it has dependents', j.id IS NULL OR j.has_dependents)

@@ -10,8 +10,8 @@
 -- `suspended` or null, $25 the events that its webhook wants or null, $26 its events (EventRecord), $27 its
 -- claim queue, $28 its urgency, $30 whether it is to be confirmed before it begins, $31 the path of its
 -- scope, $32 is_repeatable, $33 awaits_host.
--- Null if no job has a group: $34 to $38 as $30 to $34 of submit_jobs.sql. $39 groups of a tenant at most. A
--- group that is closed is that of the only submission.
+-- Null if no job has a group or depends on one: $34 to $38 as $30 to $34 of submit_jobs.sql. $39 groups of
+-- a tenant at most. A group that is closed is that of the only submission.
 -- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
@@ -51,7 +51,7 @@ WITH u AS (
     SELECT join_job_groups(
         $34::text[], (
             SELECT array_agg(
-                CASE WHEN g.mode = 1 OR EXISTS (
+                CASE WHEN g.mode & 3 = 1 OR g.mode & 8 <> 0 OR EXISTS (
                     SELECT FROM u WHERE u.job_group = g.number
                         AND u.submission IN (SELECT submission FROM accepted)
                 ) THEN g.name END ORDER BY g.number)

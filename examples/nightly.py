@@ -140,8 +140,7 @@ def main():
             break
 
         # 5. Retry them: one operation, which survives crashes. The retries are the next round.
-        operation = call("POST", "/v1/jobs/retry", {"filter": {
-            "group": group, "state": "failed", "retried": False}}, idempotency_key=f"{group}-retry-{round_}")
+        operation = call("POST", f"/v1/job_groups/{group}/retry", {}, idempotency_key=f"{group}-retry-{round_}")
         while operation["state"] == "running":
             time.sleep(0.2)
             operation = call("GET", f'/v1/operations/{operation["id"]}')

@@ -239,7 +239,7 @@ def test_a_night_ends_once_a_round_with_exact_counts(servers, cluster, receiver)
     for number in range(FILE_COUNT):
         server, name = SERVERS[number % len(SERVERS)], str(number // len(SERVERS))
         assert (files / "night" / server / name).read_bytes() == content(server, name), f"{server}/{name}"
-    recorded = second.call("GET", "/v1/job_groups/night/events?limit=1000").json()["data"]
+    recorded = second.call("GET", "/v1/job_groups/night/events?limit=500").json()["data"]
     rounds = [event["data"]["group"]["round"] for event in recorded if event["type"] == "group.finished"]
     assert rounds == [1, 2]
     checked = subprocess.run([binary(), "check", "--database"], env=second.environment, capture_output=True, text=True,

@@ -7,8 +7,11 @@ struct FieldReader {
     /// The errors found so far.
     let errors: ValidationErrors
     private let view: JSONView
-    /// Whether each member was read.
-    private var isRead: [Bool]
+    private let memberCount: Int
+    /// A bit for each of the first 64 members: whether it was read.
+    private var readMembers: UInt64 = 0
+    /// Whether each further member was read.
+    private var furtherRead: [Bool] = []
 
     /// Creates a reader. Returns `nil` and reports an error if the value is no object.
     init?(_ value: JSONView, at path: String, _ errors: ValidationErrors) {
@@ -19,7 +22,13 @@ struct FieldReader {
         self.path = path
         self.errors = errors
         view = value
-        isRead = [Bool](repeating: false, count: value.pairs.reduce(0) { count, _ in count + 1 })
+        memberCount = value.pairs.reduce(0) { count, _ in count + 1 }
+        if memberCount > 64 { furtherRead = Array(repeating: false, count: memberCount - 64) }
+    }
+
+    /// Returns `true` if the member at a place of the object was read.
+    private func isRead(_ place: Int) -> Bool {
+        place < 64 ? readMembers & 1 << UInt64(place) != 0 : furtherRead[place - 64]
     }
 
     /// Returns the JSON Pointer of a member.
@@ -37,7 +46,7 @@ struct FieldReader {
     var hasNull: Bool { view.pairs.contains { $0.value.isNull } }
 
     /// `true` if a member was not read.
-    var hasUnread: Bool { isRead.contains(false) }
+    var hasUnread: Bool { readMembers.nonzeroBitCount < min(memberCount, 64) || furtherRead.contains(false) }
 
     /// Returns `true` if the member is present and not null.
     func hasValue(_ name: String) -> Bool { view.member(name)?.value.isNull == false }
@@ -45,7 +54,7 @@ struct FieldReader {
     /// Returns the member unchanged, or `nil` if it is absent.
     mutating func value(_ name: String) -> JSONView? {
         guard let (place, value) = view.member(name) else { return nil }
-        isRead[place] = true
+        if place < 64 { readMembers |= 1 << UInt64(place) } else { furtherRead[place - 64] = true }
         return value
     }
 
@@ -58,7 +67,7 @@ struct FieldReader {
     /// `nearest` returns the field that was probably meant.
     func finish(except prefix: String?, nearest: (String) -> String?) {
         guard hasUnread else { return }
-        for (member, isRead) in zip(view.members ?? [], isRead) where !isRead && !errors.isFull {
+        for (place, member) in (view.members ?? []).enumerated() where !isRead(place) && !errors.isFull {
             if let prefix, member.name.utf8.starts(with: prefix.utf8) { continue }
             let hint = nearest(member.name).map { " Did you mean \($0)?" } ?? ""
             addError(member.name, "unknown_field", "There is no field of this name here." + hint)

@@ -99,9 +99,11 @@ extension FieldObject {
 
     private func write(into writer: inout JSONWriter, isRedacted: Bool, leavesOutDefaults: Bool) {
         var object = self
-        var encoder = FieldEncoder(writer, isRedacted: isRedacted, leavesOutDefaults: leavesOutDefaults)
-        writer = JSONWriter(reservingCapacity: 0)
+        var encoder = FieldEncoder(
+            JSONWriter(reservingCapacity: 0), isRedacted: isRedacted, leavesOutDefaults: leavesOutDefaults)
+        // Moved, since the text of a shared writer is copied by the next write.
+        swap(&writer, &encoder.writer)
         object.fields(&encoder)
-        writer = encoder.writer
+        swap(&writer, &encoder.writer)
     }
 }

@@ -94,10 +94,12 @@ extension ShownObject {
 
     /// Writes the members into an open object.
     public func showMembers(into writer: inout JSONWriter, isRedacted: Bool) {
-        var visitor = MemberWriter(object: self, isRedacted: isRedacted, writer: writer)
-        writer = JSONWriter(reservingCapacity: 0)
+        var visitor = MemberWriter(
+            object: self, isRedacted: isRedacted, writer: JSONWriter(reservingCapacity: 0))
+        // Moved, since the text of a shared writer is copied by the next write.
+        swap(&writer, &visitor.writer)
         Self.members(&visitor)
-        writer = visitor.writer
+        swap(&writer, &visitor.writer)
     }
 
     /// Returns the object as JSON.

@@ -27,7 +27,7 @@ public final class Stored<Object: StoredFields>: Sendable {
 
     private init(_ object: Object, sealing secrets: [JSON.Member], _ seal: SecretSeal?) {
         self.object = object
-        var writer = JSONWriter(reservingCapacity: 512)
+        var writer = JSONWriter(reservingCapacity: 1_024)
         writer.beginObject()
         if let seal, !secrets.isEmpty { SealedDocument.write(.object(secrets), seal, into: &writer) }
         object.storeFields(into: &writer, isRedacted: !secrets.isEmpty)

@@ -204,9 +204,9 @@ final class RunningAttempt {
     }
 
     /// Ends an attempt that has used up the time of its job. Returns `false` if there is time left.
-    func endIfOverdue(_ now: Int64, _ phase: TransferError.Phase) -> Bool {
+    func endIfOverdue(_ now: Int64, _ phase: @autoclosure () -> TransferError.Phase) -> Bool {
         guard now >= resourceDeadline else { return false }
-        handle(.timedOut(attempt.overdue(phase)))
+        handle(.timedOut(attempt.overdue(phase())))
         return true
     }
 

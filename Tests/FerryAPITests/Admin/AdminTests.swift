@@ -53,7 +53,7 @@ struct AdminTests {
         for list in lists {
             let isEndpoint = list.pattern.hasPrefix("/v1/webhooks")
             let id = isEndpoint ? "\(WebhookID(high: 1, low: 1))" : "\(JobID(high: 1, low: 1))"
-            let path = list.pattern.replacing("{id}", with: id)
+            let path = list.pattern.replacing("{id}", with: id).replacing("{name}", with: "night")
             for (query, code) in [
                 ("limit=501", "invalid_parameter"), ("limit=0", "invalid_parameter"),
                 ("cursor=junk", "invalid_cursor"),

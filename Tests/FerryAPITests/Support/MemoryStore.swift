@@ -175,8 +175,11 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                         startedAt: nil, node: nil, nextAttemptAt: nil, isNew: false)
                 }
                 state.sources[job.id] = job
+                let waits = !job.spec.schedule.dependencies.isEmpty
                 let entry = Submission.Accepted.Job(
-                    id: job.id, state: job.spec.startsSuspended ? .suspended : .queued, waitingFor: nil,
+                    id: job.id,
+                    state: job.spec.startsSuspended ? .suspended : waits ? .waiting : .queued,
+                    waitingFor: waits && !job.spec.startsSuspended ? .dependency : nil,
                     createdAt: Timestamp(microseconds: 1_000_000),
                     startedAt: nil, node: nil, nextAttemptAt: nil)
                 state.jobs[job.id] = record(job, entry)

@@ -84,7 +84,7 @@ struct GroupDependenciesTests {
         }
         let first = #"{"kind": "download", "request": {"url": "https://93.184.216.34/a"}}"#
         let body = "{\"jobs\": [\(first), \(upload("#/jobs/0"))]}"
-        #expect(try fixture.send("POST", "/v1/jobs/batch", body).status == 201)
+        try #require(try fixture.send("POST", "/v1/jobs/batch", body).status == 201)
         let jobs = fixture.store.state.withLock { Array($0.jobs.values) }.sorted { $0.id < $1.id }
         #expect(jobs[1].spec?.schedule.dependencies == [.job(jobs[0].id)])
         #expect(jobs[1].spec?.sourceJobs.map(\.job) == [jobs[0].id])

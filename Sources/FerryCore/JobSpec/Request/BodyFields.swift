@@ -172,22 +172,6 @@ extension JobSpec {
     }
 }
 
-/// Identifier of a job whose content is sent. The job exists before the request.
-private struct SourceJob: FieldValue {
-    let id: JobID
-
-    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> SourceJob? {
-        guard let text = json.string else { return place.failType("a string", json) }
-        return JobID(text).map(SourceJob.init)
-            ?? place.fail("invalid_value", "This is not the identifier of a job.")
-    }
-    static func restore(_ json: JSON) -> SourceJob? { JobID.restore(json).map(SourceJob.init) }
-    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(id) }
-    static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [JSON.Member("type", "string"), .pattern("^job_[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}$")]
-    }
-}
-
 extension JobSpec.Source: FieldObject {
     public static let summary = "Source of an upload."
     public static let schemaName = "Source"
@@ -219,13 +203,14 @@ extension JobSpec.Source: FieldObject {
         visitor.alternative(
             "path", &path, .filePath, "Path of a file below the tenant's storage root.")
         if let path { self = .path(path) }
-        var job: SourceJob?
-        if case .job(let own) = self { job = SourceJob(id: own) }
+        var job: JobID?
+        if case .job(let own) = self { job = own }
         visitor.alternative(
             "job", &job, NoRule(),
             "Identifier of a job of the same tenant whose content is sent as it was received. That job must "
-                + "have succeeded when this one begins.")
-        if let job { self = .job(job.id) }
+                + "have succeeded when this one begins. In a batch, #/jobs/3 is the job at place 3 of jobs, "
+                + "an earlier one: this one then depends on it.")
+        if let job { self = .job(job) }
     }
 
     /// The source without the form around it.

@@ -135,11 +135,11 @@ struct ScheduleSpecTests {
             (#""group":"{scheduled_at:week}""#, "group"), (#""group":"{scheduled_at:date} x""#, "group"),
             (#""metadata":{"a/b":"{scheduled_at:week}"}"#, "metadata/a~1b"),
             (
-                #""request":{"url":"https://a.example/","body":{"text":"{scheduled_at:x}"}}"#,
+                #""request":{"url":"https://a.example/","method":"POST","body":{"text":"{scheduled_at:x}"}}"#,
                 "request/body/text"
             ),
             (
-                #""request":{"url":"https://a.example/","body":{"form":{"a":"{scheduled_at:x}"}}}"#,
+                #""request":{"url":"https://a.example/","method":"POST","body":{"form":{"a":"{scheduled_at:x}"}}}"#,
                 "request/body/form"
             ),
         ] {

@@ -16,7 +16,6 @@ enum FolderUses {
                 ("Errors", ["Codec", "Fields", "States"]),
                 ("Host", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors"]),
                 ("JobSpec", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Host"]),
-                ("Group", ["Time", "Text", "Codec", "Fields", "JobSpec"]),
                 (
                     "Attempt",
                     ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec"]
@@ -36,6 +35,7 @@ enum FolderUses {
                         "Attempt", "Session", "Quotas", "JobRequest", "Nodes", "Schedule",
                     ]
                 ),
+                ("Group", ["Time", "Text", "Codec", "Fields", "JobSpec", "Attempt", "Job"]),
                 (
                     "Ports",
                     [
@@ -75,7 +75,7 @@ enum FolderUses {
                 ("Quotas", ["Connection", "Signals", "Requests"]),
                 ("Hosts", ["Connection", "Signals", "JobRows", "Requests", "Leases"]),
                 ("Claim", ["Connection", "Signals", "JobRows", "Leases", "Sessions", "Hosts"]),
-                ("Deliveries", ["Connection", "Signals", "JobRows", "Requests"]),
+                ("Deliveries", ["Connection", "Signals", "JobRows", "Requests", "Leases"]),
                 ("Finish", ["Connection", "Signals", "JobRows", "Quotas", "Claim", "Deliveries"]),
                 (
                     "Events",

@@ -143,7 +143,8 @@ private struct DeliveryListReading: ListReading {
     }
 }
 
-/// What holds pending deliveries back on this node: operators, and the circuit breakers of its sender.
+/// Reasons for which pending deliveries are held back on this node: operators, and the circuit breakers of
+/// its sender.
 private struct DeliveryHolds {
     let nodeState: NodeState
     let credits: DeliveryCredits

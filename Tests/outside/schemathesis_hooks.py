@@ -39,6 +39,8 @@ def _simplify_schedule(body):
             schedule[name] = None
 
 
+_JOB = "job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}"
+
 # White space of JSON Schema's regular expressions (ECMA-262 §22.2.2.9), which differs from Python's.
 _SPACES = r"\t-\r \xa0\ufeff\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
@@ -86,14 +88,22 @@ def _simplify(request):
             del headers[name]
 
 
+def _is_reference(job):
+    """A job, an earlier one of the batch, or a group."""
+    if isinstance(job, dict):
+        name = job.get("group")
+        return len(job) == 1 and isinstance(name, str) and name not in (".", "..") \
+            and re.fullmatch("[A-Za-z0-9._:-]{1,128}", name)
+    return isinstance(job, str) and re.fullmatch(rf"{_JOB}|#/jobs/[0-9]{{1,5}}", job)
+
+
 def _free(schedule):
     """Jobs to depend on must be there, and a deadline comes after the begin."""
     if not isinstance(schedule, dict):
         return
     jobs = schedule.get("depends_on")
-    if isinstance(jobs, list) and len(jobs) <= 100 and all(
-            isinstance(job, str) and re.fullmatch(r"job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|#/jobs/[0-9]{1,5}", job)
-            for job in jobs) and len(set(jobs)) == len(jobs):
+    if isinstance(jobs, list) and len(jobs) <= 100 and all(map(_is_reference, jobs)) \
+            and len(set(map(str, jobs))) == len(jobs):
         schedule["depends_on"] = []
     times = [schedule.get(name) for name in ("earliest_begin_at", "deadline_at")]
     if all(_is_time(time) for time in times):
@@ -132,8 +142,7 @@ def _inline(value):
     for part in value if isinstance(value, list) else value.values() if isinstance(value, dict) else []:
         _inline(part)
     if isinstance(value, dict) and not {"text", "base64", "path"} & set(value) and isinstance(
-            value.get("job"), str) and re.fullmatch(
-            r"job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}", value["job"]):
+            value.get("job"), str) and re.fullmatch(rf"{_JOB}|#/jobs/[0-9]{{1,5}}", value["job"]):
         del value["job"]
         value["text"] = "x"
 
@@ -250,6 +259,12 @@ def before_call(context, case, kwargs):
         host = values.get("host") if isinstance(values, dict) else None
         if isinstance(host, str) and len(host) <= 268 and _is_beyond_ascii(host):
             values["host"] = "host.example"
+    # Only the service knows which members a job has.
+    names = (case.query or {}).get("fields")
+    if isinstance(names, list) and 0 < len(names) <= 100 and all(isinstance(name, str) for name in names):
+        case.query["fields"] = ["id", "error.code"]
+    elif isinstance(names, str) and names:
+        case.query["fields"] = "id,error.code"
     # Only the service itself can make resume data, and a mirror is not the URL itself.
     for job in _jobs(case.body):
         if isinstance(job.get("resume_data"), str) and 0 < len(job["resume_data"]) <= 16_384:

@@ -241,7 +241,7 @@ def test_a_night_ends_once_a_round_with_exact_counts(servers, cluster, receiver)
         assert (files / "night" / server / name).read_bytes() == content(server, name), f"{server}/{name}"
     recorded = second.call("GET", "/v1/job_groups/night/events?limit=500").json()["data"]
     rounds = [event["data"]["group"]["round"] for event in recorded if event["type"] == "group.finished"]
-    assert rounds == [1, 2]
+    assert rounds == [2, 1], "newest first"
     checked = subprocess.run([binary(), "check", "--database"], env=second.environment, capture_output=True, text=True,
                              check=False)
     assert "rows: consistent" in checked.stdout.replace("  ", " "), checked.stdout + checked.stderr

@@ -11,7 +11,7 @@ public enum JobDependency: FieldValue, Hashable {
     public var group: String? { if case .group(let name) = self { name } else { nil } }
 
     public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
-        guard json.isObject else { return JobID.decode(json, rule, place).map(Self.job) }
+        guard json.isObject else { return JobReference.decode(json, rule, place).map { .job($0.id) } }
         return GroupReference.decode(json, rule, place).map { .group($0.group) }
     }
     public static func restore(_ json: JSON) -> Self? {
@@ -30,7 +30,7 @@ public enum JobDependency: FieldValue, Hashable {
             JSON.Member(
                 "properties", .object([JSON.Member("group", .object(String.schema(TextRule.groupName)))])),
         ])
-        return [JSON.Member("oneOf", .array([.object(JobID.schema(rule)), group]))]
+        return [JSON.Member("oneOf", .array([.object(JobReference.schema(rule)), group]))]
     }
 }
 

@@ -131,33 +131,44 @@ extension JobSpec {
 }
 
 extension Identifier: FieldValue {
-    /// Reads an identifier, or in a batch `#/jobs/3`, the position of an earlier job.
     public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
-        guard Self.self == JobID.self, text.hasPrefix(batchPrefix) else {
-            let noun = Self.self == JobID.self ? "a job" : "such an object"
-            return Self(text) ?? place.fail("invalid_value", "This is not the identifier of \(noun).")
+        let noun = Self.self == JobID.self ? "a job" : "such an object"
+        return Self(text) ?? place.fail("invalid_value", "This is not the identifier of \(noun).")
+    }
+    public static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("type", "string"), .pattern("^\(identifierPattern)$")]
+    }
+
+    fileprivate static var identifierPattern: String {
+        "\(Kind.prefix)[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}"
+    }
+}
+
+/// Reference to a job: its identifier, or in a batch `#/jobs/3`, the place of an earlier job.
+struct JobReference: FieldValue {
+    private static let placePrefix = "#/jobs/"
+
+    let id: JobID
+
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobReference? {
+        guard let text = json.string, text.hasPrefix(placePrefix) else {
+            return JobID.decode(json, rule, place).map(JobReference.init)
         }
-        let digits = text.utf8.dropFirst(batchPrefix.utf8.count)
+        let digits = text.utf8.dropFirst(placePrefix.utf8.count)
         guard digits.count < 6, digits.allSatisfy({ (0x30...0x39).contains($0) }),
             let job = Int(String(decoding: digits, as: UTF8.self)).flatMap(place.context.earlierJob)
         else {
             return place.fail("invalid_value", "This must be the place of an earlier job of the same batch.")
         }
         place.context.namedEarlierJobs.insert(job)
-        return job as? Self
+        return JobReference(id: job)
     }
-    public static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
-    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    public static func schema(_ rule: NoRule) -> [JSON.Member] {
-        let place = Self.self == JobID.self ? "|#/jobs/[0-9]{1,5}" : ""
-        return [
-            JSON.Member("type", "string"),
-            JSON.Member(
-                "pattern",
-                .string("^(\(Kind.prefix)[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}\(place))$")),
-        ]
+    static func restore(_ json: JSON) -> JobReference? { JobID.restore(json).map(JobReference.init) }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(id) }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("type", "string"), .pattern("^(\(JobID.identifierPattern)|#/jobs/[0-9]{1,5})$")]
     }
 }
-
-private let batchPrefix = "#/jobs/"

@@ -203,14 +203,14 @@ extension JobSpec.Source: FieldObject {
         visitor.alternative(
             "path", &path, .filePath, "Path of a file below the tenant's storage root.")
         if let path { self = .path(path) }
-        var job: JobID?
-        if case .job(let own) = self { job = own }
+        var job: JobReference?
+        if case .job(let own) = self { job = JobReference(id: own) }
         visitor.alternative(
             "job", &job, NoRule(),
             "Identifier of a job of the same tenant whose content is sent as it was received. That job must "
                 + "have succeeded when this one begins. In a batch, #/jobs/3 is the job at place 3 of jobs, "
                 + "an earlier one: this one then depends on it.")
-        if let job { self = .job(job) }
+        if let job { self = .job(job.id) }
     }
 
     /// The source without the form around it.

@@ -179,7 +179,7 @@ struct LeaseReplayTests {
                     '{NULL}', '{tomorrow}', '{http://a.example:80}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}',
                     '{NULL}', '{NULL}', now(), '\(Self.nodes[node])', '{NULL}', '{NULL}', '{7}',
                     '{now}', '{}', '{}', '{}', 0, '{false}', '{""}', '{true}', '{true}', NULL,
-                    NULL, NULL, NULL, NULL, 0)
+                    NULL, NULL, NULL, NULL, 0, NULL)
                 """)
     }
 

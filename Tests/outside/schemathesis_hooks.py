@@ -191,6 +191,9 @@ def map_body(context, body):
         keeps = body.get("retention")
         if isinstance(keeps, (int, float)) and not isinstance(keeps, bool) and keeps <= 315_360_000:
             body["retention"] = min(keeps, 604_800)
+    # A group is closed by its name (docs/groups.md).
+    if isinstance(body, dict) and body.get("close_group") is True and body.get("group") is None:
+        body["close_group"] = False
     for job in _jobs(body):
         _simplify(job.get("request"))
         _simplify(job.get("webhook"))

@@ -55,6 +55,10 @@ def _simplify(request):
             del request["headers"]
         elif all(isinstance(one, dict) and set(one) == {"name", "value"} for one in request["header_fields"]):
             del request["header_fields"]
+    # A chance name may be that of a field which the service sets (HeaderRules.swift).
+    for field in request["header_fields"] if isinstance(request.get("header_fields"), list) else []:
+        if isinstance(field, dict) and str(field.get("name")).lower() in ("te", "host"):
+            field["name"] = "X-Te"
     if request.get("http_version") == "3":
         request["http_version"] = "2"
     if isinstance(request.get("auth"), dict) and request["auth"].get("type") == "ntlm" \

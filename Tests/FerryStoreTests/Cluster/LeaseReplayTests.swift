@@ -211,7 +211,7 @@ struct LeaseReplayTests {
                 EXECUTE finish_jobs('{\(Self.job)}', '{\(attempt)}', '{\(revision)}', '{\(state.rawValue)}',
                     '{0}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{now}', '{NULL}', ARRAY[event_pack(
                         \(event.code), NULL, '\(Self.job)', now(), \(attempt), 1, '\(state.rawValue)', NULL,
-                        NULL)], '{NULL}', '{NULL}', '{}', '{}', '{}', '{}', '{NULL}', '{NULL}')
+                        NULL)], '{NULL}', '{NULL}', '{}', '{}', '{}', '{}', '{NULL}', '{NULL}', NULL, NULL)
                 """)
     }
 }

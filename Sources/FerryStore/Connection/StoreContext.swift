@@ -42,6 +42,7 @@ final class StoreContext: Sendable {
         let shard = "\(configuration.node.uuidText)/\(name)"
         options.settings = [.init("ferry.shard", shard)]
         options.shutdownTimeout = shutdownTimeout
+        options.idleInTransactionTimeout = .seconds(Limits.idleTransactionSeconds)
         adjust(&options)
         let (logger, metrics, clock) = (logger, metrics, clock)
         let own = configuration.own

@@ -55,7 +55,7 @@ struct OperatorTests {
         let first = try TestNode(database.url)
         let parked = try first.submit(newJob(host: "away.example", attemptCountMax: 1))
         let outcome = AttemptResult.Outcome.failed(
-            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            TransferError(.couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true),
             retryAfter: nil)
         func isParked() throws -> Bool {
             let job = try first.job(parked.id).get().record

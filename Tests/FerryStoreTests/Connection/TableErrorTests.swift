@@ -89,7 +89,7 @@ private final class Day: Sendable {
                 if attempt.job == away.id, isAway.load(ordering: .relaxed) {
                     .failed(
                         TransferError(
-                            .couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+                            .couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true),
                         retryAfter: nil)
                 } else {
                     failing.withLock { $0.remove(attempt.job) } == nil ? success : failure()

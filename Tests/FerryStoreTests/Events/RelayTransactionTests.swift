@@ -33,6 +33,30 @@ struct RelayTransactionTests {
         return (0..<pairCount).map { JobSpec.Pair("\($0)", text) }
     }
 
+    @Test("the locks of a node that is frozen in a transaction are free before others stop waiting for them")
+    func frozenTransaction() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        var frozen = try Connection(url: database.url)
+        let timeout = try node.store.context.connection("frozen").withConnection {
+            (connection: inout Connection) throws(PostgresError) in
+            try connection.execute(
+                Statement("timeout", "SELECT current_setting('idle_in_transaction_session_timeout')")
+            ).text(0, 0)
+        }
+        // A pass of a node that is frozen after it has taken the relay's lock "ferryeve".
+        try frozen.execute(
+            script: """
+                SET idle_in_transaction_session_timeout = '\(timeout)'; BEGIN;
+                SELECT pg_advisory_xact_lock(\(0x6665_7272_7965_7665))
+                """)
+        let job = try node.submit(newJob(session: "s"))
+        // The relay stops waiting after 20 s.
+        #expect(
+            eventually(seconds: 15) { (try? log().events.first?.record.job) == job.id },
+            "the event has a number")
+    }
+
     @Test("a tenant with more deliveries than a pass holds gets several, between those of others")
     func busyTenant() throws {
         let (jobCount, endpointCount) = (40, 40)

@@ -14,7 +14,7 @@ struct UnreachableOriginTests {
     init() throws { database = try TestDatabase(template: template) }
 
     private static let couldNotConnect = AttemptResult.Outcome.failed(
-        TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+        TransferError(.couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true),
         retryAfter: nil)
 
     private func changed(_ job: NewJob, _ change: (inout JobSpec) -> Void) -> NewJob {

@@ -19,7 +19,7 @@ struct HostCoordinatorTests {
 
     private func couldNotConnect() -> AttemptResult.Outcome {
         .failed(
-            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            TransferError(.couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true),
             retryAfter: nil)
     }
 
@@ -67,7 +67,7 @@ struct HostCoordinatorTests {
         #expect(first.origin == origin)
         #expect(prober.asked.take().isEmpty, "one probe at a time")
         first.reply(
-            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true))
+            TransferError(.couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true))
         let second = try #require(prober.asked.wait(milliseconds: 60_000).first)
         let waiting = try node.status()
         #expect(waiting.waiting == 6 && waiting.running == 0, "no attempt was made meanwhile")

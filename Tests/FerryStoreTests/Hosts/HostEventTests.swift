@@ -14,7 +14,7 @@ struct HostEventTests {
     init() throws { database = try TestDatabase(template: template) }
 
     private let error = TransferError(
-        .couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true)
+        .couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true)
 
     private func events() throws -> [Event] {
         try EventLog(database.url).events.filter { $0.record.type.isOfHost }

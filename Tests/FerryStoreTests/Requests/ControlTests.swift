@@ -138,7 +138,7 @@ struct ControlTests {
         let worker = try TestNode(database.url, prober: ScriptedProber())
         defer { worker.store.stop() }
         let refused = AttemptResult.Outcome.failed(
-            TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true),
+            TransferError(.couldNotConnect, "It was refused.", phase: .connecting, isRetryable: true),
             retryAfter: nil)
         func waits(_ jobs: [JobID]) throws {
             try eventually("they wait until their host is found") {

@@ -40,10 +40,10 @@ extension PlanTests {
         let calls = PlanCall.all.filter { $0.role == role && PlanCall.whole[$0.statement.name] == nil }
         var connection = try Self.prepared(calls, role)
         let sizes = try RelationSizes(&connection)
-        for call in calls {
+        for (index, call) in calls.enumerated() {
             // The first execution reads the catalog.
-            _ = try Self.execute(call, "first", &connection)
-            let plan = try Self.execute(call, "second", &connection)
+            _ = try Self.execute(call, "first_\(index)", &connection)
+            let plan = try Self.execute(call, "second_\(index)", &connection)
             let cost = PlanCost(plan, sizes, rowCountMin: call.rowCount)
             #expect(
                 cost.pageCount <= cost.pageCountMax,
@@ -83,16 +83,16 @@ extension PlanTests {
         return PlanShape(try root(text))
     }
 
-    /// Executes a prepared statement and undoes what it does.
+    /// Executes a prepared statement and undoes what it does. `label` is unique in the connection.
     private static func execute(
-        _ call: PlanCall, _ turn: String, _ connection: inout Connection
+        _ call: PlanCall, _ label: String, _ connection: inout Connection
     ) throws -> JSON {
         let name = call.statement.name
         let execution = name + (call.arguments.isEmpty ? "" : "(\(call.arguments))")
         try connection.execute(script: "SAVEPOINT before")
         let text = try connection.execute(
             Statement(
-                "\(turn)_\(name)",
+                "\(label)_\(name)",
                 "EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) EXECUTE \(execution)")
         ).text(0, 0)
         try connection.execute(script: "ROLLBACK TO before; RELEASE before")

@@ -61,10 +61,15 @@ final class RecordingRunner: AttemptRunner {
 
 final class RecordingObserver: CommitObserver {
     let finished = Mailbox<JobID>()
+    /// All finished jobs, also those that `finished` has given to a caller.
+    let allFinished = Mutex<Set<JobID>>([])
     let deliveries = Atomic<Int>(0)
     let suspended = Mailbox<JobID>()
     let leaving = Mutex<Set<JobID>>([])
-    func jobsFinished(_ jobs: [JobID]) { jobs.forEach { finished.send($0) } }
+    func jobsFinished(_ jobs: [JobID]) {
+        allFinished.withLock { $0.formUnion(jobs) }
+        jobs.forEach { finished.send($0) }
+    }
     func jobsSuspended(_ jobs: [JobID]) { jobs.forEach { suspended.send($0) } }
     func jobsLeaveBytes(_ jobs: [JobID]) { leaving.withLock { $0.formUnion(jobs) } }
     func deliveriesAdded(_ count: Int) { deliveries.add(count, ordering: .relaxed) }
@@ -180,11 +185,7 @@ final class TestNode: Sendable {
     }
 
     func waitUntilFinished(_ job: JobID) {
-        let deadline = Sys.monotonicNanoseconds() + 60_000_000_000
-        while Sys.monotonicNanoseconds() < deadline {
-            if observer.finished.wait(milliseconds: 1000).contains(job) { return }
-        }
-        Issue.record("the job did not finish")
+        eventually("the job is finished") { observer.allFinished.withLock { $0.contains(job) } }
     }
 }
 

@@ -279,10 +279,8 @@ public protocol LeaseHolder: Sendable {
 /// Notes which attempts may have sent a request that must not be sent twice.
 public protocol RequestMarker: Sendable {
     /// Notes this before the first byte of such a request. Replies once, after the commit, on a thread that
-    /// must
-    /// not block: `false` if this node no longer holds the lease, and must send nothing. While the database
-    /// is
-    /// unavailable, the reply waits.
+    /// must not block: `false` if this node no longer holds the lease, and must send nothing. While the
+    /// database is unavailable, the reply waits.
     func mark(_ attempt: Attempt, reply: @escaping @Sendable (Bool) -> Void)
 }
 
@@ -297,6 +295,9 @@ public protocol CommitObserver: Sendable {
     func jobsSuspended(_ jobs: [JobID])
     /// These jobs are about to be reported as finished, and their bytes are kept for other jobs.
     func jobsLeaveBytes(_ jobs: [JobID])
+    /// Jobs were cancelled while no node ran them, and nothing continues the bytes that their attempts left,
+    /// maybe on other nodes.
+    func bytesDropped(_ points: [ResumePoint])
 }
 
 extension CommitObserver {
@@ -304,4 +305,6 @@ extension CommitObserver {
     public func jobsSuspended(_ jobs: [JobID]) {}
     /// Does nothing.
     public func jobsLeaveBytes(_ jobs: [JobID]) {}
+    /// Does nothing.
+    public func bytesDropped(_ points: [ResumePoint]) {}
 }

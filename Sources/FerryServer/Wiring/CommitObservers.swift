@@ -27,6 +27,11 @@ final class CommitObservers: CommitObserver {
 
     func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.keepBytes(of: jobs) }
 
+    func bytesDropped(_ points: [ResumePoint]) {
+        guard let engine = parts.withLock({ $0.engine }) else { return }
+        for point in points { engine.forget(point) }
+    }
+
     func deliveriesAdded(_ count: Int) {
         parts.withLock { $0.webhooks }?.wake()
     }

@@ -69,12 +69,7 @@ struct NodeAdapter: NodeOperations {
             // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
                 if let engine { engine.remove(file) } else { unlink(file) }
-                // A spec that cannot be read has no bytes to forget.
-                if let spec = record.spec, spec.kind == .download {
-                    engine?.forget(
-                        ResumePoint(
-                            tenant: tenant, job: id, url: spec.request.url, location: spec.contentLocation))
-                }
+                if let point = ResumePoint(of: record) { engine?.forget(point) }
             }
             reply(result.map { _ in })
         }

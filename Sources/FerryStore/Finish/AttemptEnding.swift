@@ -263,12 +263,6 @@ extension ResumePoint {
             tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
             originalURL: attempt.spec.request.original?.url, location: attempt.spec.contentLocation)
     }
-
-    fileprivate init(_ record: JobRecord, _ spec: JobSpec) {
-        self.init(
-            tenant: record.tenant, job: record.id, url: spec.request.url,
-            originalURL: spec.request.original?.url, location: spec.contentLocation)
-    }
 }
 
 extension JobRecord {

@@ -67,6 +67,8 @@ enum JobCommand: Sendable, Equatable {
         private(set) var changed: Set<JobID> = []
         /// Those of them that have ended.
         private(set) var finished: [FinishedJob] = []
+        /// The bytes that ended jobs have left and that no other job may continue.
+        private var droppedBytes: [ResumePoint] = []
         private var stops: [(job: JobID, how: AttemptStop)] = []
         /// `true` if rows were written to `dependency_outbox`.
         private var hasDependencyWork = false
@@ -102,6 +104,11 @@ enum JobCommand: Sendable, Equatable {
             if rows.hasDependents { hasDependencyWork = true }
             changed.formUnion(ended)
             finished += ends.filter { ended.contains($0.lease.job) }
+            if !keepsBytes {
+                droppedBytes += jobs.compactMap {
+                    $0.hasBytes && ended.contains($0.record.id) ? ResumePoint(of: $0.record) : nil
+                }
+            }
         }
 
         fileprivate mutating func commit(
@@ -123,6 +130,7 @@ enum JobCommand: Sendable, Equatable {
             let leaving = finished.filter { $0.record.resumeData != nil }.map(\.lease.job)
             if !leaving.isEmpty { signals.commitObserver?.jobsLeaveBytes(leaving) }
             signals.commitObserver?.jobsFinished(finished.map(\.lease.job))
+            if !droppedBytes.isEmpty { signals.commitObserver?.bytesDropped(droppedBytes) }
             signals.events.written(isWanted: finished.contains(where: \.isWanted))
         }
     }

@@ -305,4 +305,33 @@ struct SuspendTests {
         #expect(becomes { names(in: first.files + "/d/e").isEmpty })
         #expect(readFile(unknownFile) == [1], "a recent file of an unknown job may belong to another service")
     }
+
+    @Test("a cancellation on one node removes the partial download of an attempt on another")
+    func cancelElsewhere() throws {
+        let database = try TestDatabase()
+        let settings = [
+            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "0123456789abcdef0123456789abcdef",
+        ]
+        let first = try FerryProcess(settings)
+        defer { first.remove() }
+        let origin = try MeteredOrigin(upTo: size / 4)
+        defer { origin.stop() }
+        let id = try first.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"d/f"},"#
+                + #""retry":{"initial_delay":3600,"max_delay":3600}}"#)
+        #expect(
+            becomes {
+                try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
+                    == Int64(size / 4)
+            })
+        origin.stop()
+        #expect(
+            becomes { try first.json("GET", "/v1/jobs/\(id)")["waiting_for"]?.string == "retry" })
+        #expect(names(in: first.files + "/d").count == 2)
+        let second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
+        defer { second.remove() }
+        let cancelled = try second.call("POST", "/v1/jobs/\(id)/cancel", "{}")
+        #expect(cancelled.status == 200 && cancelled.json["state"]?.string == "cancelled")
+        #expect(becomes { names(in: first.files + "/d").isEmpty })
+    }
 }

@@ -828,16 +828,18 @@ DECLARE
     found_id uuid;
     closed timestamptz;
     way integer;
+    counted text;
+    room bigint;
     joined uuid[] := array_fill(NULL::uuid, ARRAY[cardinality(names)]);
 BEGIN
     FOR g IN
         SELECT * FROM unnest(tenants, names, modes, ids) WITH ORDINALITY
             AS u(tenant, name, mode, id, number)
         WHERE u.name IS NOT NULL
-        ORDER BY job_group_lock(u.tenant, u.name), u.mode & 3 = 1 DESC, u.tenant, u.name
+        ORDER BY job_group_lock(u.tenant, u.name), u.mode & 3 = 1 OR u.mode & 4 <> 0 DESC, u.tenant, u.name
     LOOP
         way := g.mode & 3;
-        IF way = 1 THEN
+        IF way = 1 OR g.mode & 4 <> 0 THEN
             PERFORM pg_advisory_xact_lock(job_group_lock(g.tenant, g.name));
         ELSE
             PERFORM pg_advisory_xact_lock_shared(job_group_lock(g.tenant, g.name));
@@ -847,11 +849,19 @@ BEGIN
             IF way = 3 THEN
                 RAISE EXCEPTION 'there is no group %', g.name USING ERRCODE = 'FE004';
             END IF;
-            IF (SELECT count(*) FROM (
-                    SELECT FROM job_groups WHERE tenant = g.tenant LIMIT count_max) AS taken) >= count_max
-            THEN
+            -- The group of the retried job was deleted: the retry has none.
+            IF way = 2 THEN
+                CONTINUE;
+            END IF;
+            IF g.tenant IS DISTINCT FROM counted THEN
+                counted := g.tenant;
+                room := count_max - (SELECT count(*) FROM (
+                    SELECT FROM job_groups WHERE tenant = g.tenant LIMIT count_max) AS taken);
+            END IF;
+            IF room <= 0 THEN
                 RAISE EXCEPTION 'too many groups' USING ERRCODE = 'FE003';
             END IF;
+            room := room - 1;
             INSERT INTO job_groups (id, created_at, tenant, name) VALUES (g.id, at, g.tenant, g.name)
             ON CONFLICT (tenant, name) DO NOTHING;
             SELECT id, closed_at INTO found_id, closed FROM job_groups
@@ -1346,6 +1356,18 @@ CREATE TABLE nodes (
     CONSTRAINT nodes_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Returns whether a shard of job_counts or job_group_counts is no longer written: its node has been silent
+-- for so many seconds, or its connection has left it for a new one (set_shard.sql) a minute ago.
+CREATE FUNCTION is_former_shard(shard text, silent_seconds double precision) RETURNS boolean LANGUAGE sql
+STABLE AS $$
+    SELECT CASE WHEN shard ~ '/[0-9]{1,15}$' THEN
+            substring(shard FROM '[0-9]+$')::bigint < extract(epoch FROM now()) - 60 END
+        OR NOT EXISTS (
+            SELECT FROM nodes n
+            WHERE shard LIKE n.id::text || '/%'
+                AND n.heartbeat_at >= now() - make_interval(secs => silent_seconds))
+$$;
 
 -- Nodes that have left the table nodes. Whoever asks for a file that only such a node has learns since when
 -- the node is away. A node that comes back has rows in both tables; the one in nodes counts.

@@ -58,6 +58,9 @@ public struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible
     /// `true` if the same transaction may succeed when it is repeated (serialization failure, deadlock).
     public var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
 
+    /// `true` if a row with the same key exists (23505).
+    public var isUniqueViolation: Bool { sqlState == "23505" }
+
     /// `true` if the server cancelled the statement (57014: `statement_timeout`, or an operator). The
     /// connection can still be used.
     public var isCancellation: Bool { sqlState == "57014" }

@@ -24,8 +24,16 @@ package final class GroupCommands: Sendable {
         let context = context
         commands.perform("create_job_group", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Created<JobGroup>, StoreError> in
-            let rows = try connection.execute(Statements.createJobGroup, .new(group, idempotency, context))
-            if rows.bool(0, 0) { return .success(Created(group, isReplay: false)) }
+            var refusal: StoreError?
+            do throws(PostgresError) {
+                let rows = try connection.execute(
+                    Statements.createJobGroup, .new(group, idempotency, context))
+                if rows.bool(0, 0) { return .success(Created(group, isReplay: false)) }
+                refusal = rows.bool(0, 1) ? .groupExists : .tooManyGroups
+            } catch {
+                // Another request has inserted the key meanwhile.
+                guard idempotency != nil, error.isUniqueViolation else { throw error }
+            }
             if let idempotency {
                 switch try FirstResponse.read(idempotency, &connection) {
                 case .failure(let error): return .failure(error)
@@ -38,7 +46,7 @@ package final class GroupCommands: Sendable {
                     return .success(Created(JobGroup(found, 0, context), isReplay: true))
                 }
             }
-            return .failure(rows.bool(0, 1) ? .groupExists : .tooManyGroups)
+            return .failure(refusal ?? .idempotencyKeyInProgress)
         }
     }
 

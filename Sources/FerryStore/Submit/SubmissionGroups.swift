@@ -94,7 +94,7 @@ struct SubmissionGroups {
 
 extension Submission {
     /// `true` if a job has a group or depends on one, or a group is closed.
-    fileprivate var namesGroups: Bool {
+    var namesGroups: Bool {
         closedGroup != nil
             || jobs.contains { job in
                 job.spec.group != nil || job.spec.schedule.dependencies.contains { $0.group != nil }

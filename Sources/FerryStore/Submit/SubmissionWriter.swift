@@ -153,7 +153,8 @@ package final class SubmissionWriter: SubmissionSink {
     /// Removes and returns the oldest submissions, up to `Limits.submissionBatchMax` jobs. Each idempotency
     /// key and unique key is in a batch at most once. A batch has either no unique jobs or only submissions
     /// with some: those need one more round trip. A submission that closes a group is a batch of its own: it
-    /// locks the group alone.
+    /// locks the group alone. If one names a group, all have idempotency keys or none has one: one statement
+    /// takes the locks of all groups, in their order.
     static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
         var batch: [Pending] = []
         var later: [Pending] = []
@@ -161,6 +162,9 @@ package final class SubmissionWriter: SubmissionSink {
         var uniqueKeys: Set<[String]> = []
         var jobCount = 0
         let isUnique = pending.first?.submission.hasUniqueJobs ?? false
+        // Submissions with and without a key are inserted by two statements.
+        let isKeyed = pending.first?.submission.idempotency != nil
+        var (isMixed, hasGroups) = (false, false)
         for (index, next) in pending.enumerated() {
             let count = next.submission.jobs.count
             guard
@@ -176,12 +180,19 @@ package final class SubmissionWriter: SubmissionSink {
                 later.append(next)
                 continue
             }
+            let mixes = isMixed || (next.submission.idempotency != nil) != isKeyed
+            let namesGroups = hasGroups || next.submission.namesGroups
+            if mixes, namesGroups {
+                later.append(next)
+                continue
+            }
             if let key = next.submission.idempotency,
                 !keys.insert([key.tenant, key.key]).inserted
             {
                 later.append(next)
                 continue
             }
+            (isMixed, hasGroups) = (mixes, namesGroups)
             batch.append(next)
             jobCount += count
             guard next.submission.closedGroup == nil else {

@@ -80,7 +80,7 @@ struct BulkOperationTests {
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
         let (waiting, suspended) = (newJob(beginAt: later), newJob(beginAt: later))
         let dependent = newJob().with { spec in
-            spec.schedule.dependsOn = [waiting.id]
+            spec.schedule.dependencies = [.job(waiting.id)]
             spec.startsSuspended = true
         }
         _ = try node.submit([waiting, suspended, dependent]).get()

@@ -77,7 +77,7 @@ private final class Day: Sendable {
         self.url = url
         node = try TestNode(url, prober: prober)
         dependent = Self.changed(newJob(session: "day")) { [plain, retried] spec in
-            spec.schedule.dependsOn = [plain.id, retried.id]
+            spec.schedule.dependencies = [.job(plain.id), .job(retried.id)]
         }
         confirmed = Self.changed(newJob(session: "day", webhook: true)) { spec in
             spec.schedule.confirmsBeforeBegin = true

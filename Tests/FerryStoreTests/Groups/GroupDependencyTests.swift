@@ -165,6 +165,27 @@ struct GroupDependencyTests {
         try check()
     }
 
+    @Test("of two jobs that would wait for each other, submitted at once on two nodes, one is refused")
+    func concurrentCycles() throws {
+        let nodes = [try TestNode(database.url), try TestNode(database.url)]
+        defer { nodes.forEach { $0.store.stop() } }
+        for round in 0..<20 {
+            let names = ["a-\(round)", "b-\(round)"]
+            for name in names { _ = try nodes[0].submit([job(in: name)]).get() }
+            let replies = Mailbox<Result<Submission.Accepted, StoreError>>()
+            for (node, (own, other)) in zip(nodes, [(names[0], names[1]), (names[1], names[0])]) {
+                node.store.submissions.submit(
+                    Submission(
+                        jobs: [job(in: own, on: [.group(other)])], idempotency: nil,
+                        reply: { replies.send($0) }))
+            }
+            var found: [Result<Submission.Accepted, StoreError>] = []
+            while found.count < 2 { found += replies.wait(milliseconds: -1) }
+            #expect(found.count { (try? $0.get()) != nil } <= 1, "round \(round)")
+        }
+        try check()
+    }
+
     @Test("dependents that are submitted while their groups end all begin, on two nodes")
     func concurrency() throws {
         let nodes = [try TestNode(database.url, slots: 50), try TestNode(database.url, slots: 50)]

@@ -134,7 +134,7 @@ struct GroupTests {
         let summary = try wait {
             node.store.jobs.summary(of: JobQuery(tenant: "acme"), by: [.group], reply: $0)
         }.get()
-        let counts = Dictionary(uniqueKeysWithValues: summary.groups.map { ($0.values, $0.count) })
+        let counts = Dictionary(uniqueKeysWithValues: summary.rows.map { ($0.values, $0.count) })
         #expect(counts == [["night"]: 2, ["day"]: 1, [nil]: 1])
     }
 
@@ -201,7 +201,7 @@ struct GroupTests {
         #expect(try listed(tenant: "other").isEmpty)
     }
 
-    @Test("counts stay exact while two nodes submit, run, retry and close, and while counts are folded")
+    @Test("counts stay exact while two nodes submit, run and close, and after they are folded")
     func concurrency() throws {
         let nodes = [try TestNode(database.url, slots: 50), try TestNode(database.url, slots: 50)]
         defer { nodes.forEach { $0.store.stop() } }

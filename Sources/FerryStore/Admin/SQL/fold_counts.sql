@@ -14,23 +14,11 @@ WITH old AS (
     ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 ), gone AS (
     DELETE FROM job_counts c
-    WHERE c.shard <> 'folded' AND (
-        CASE WHEN c.shard ~ '/[0-9]{1,15}$' THEN
-            substring(c.shard FROM '[0-9]+$')::bigint < extract(epoch FROM now()) - 60 END
-        OR NOT EXISTS (
-            SELECT FROM nodes n
-            WHERE c.shard LIKE n.id::text || '/%'
-                AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision)))
+    WHERE c.shard <> 'folded' AND is_former_shard(c.shard, $1::double precision)
     RETURNING *
 ), gone_of_groups AS (
     DELETE FROM job_group_counts c
-    WHERE c.shard <> 'folded' AND (
-        CASE WHEN c.shard ~ '/[0-9]{1,15}$' THEN
-            substring(c.shard FROM '[0-9]+$')::bigint < extract(epoch FROM now()) - 60 END
-        OR NOT EXISTS (
-            SELECT FROM nodes n
-            WHERE c.shard LIKE n.id::text || '/%'
-                AND n.heartbeat_at >= now() - make_interval(secs => $1::double precision)))
+    WHERE c.shard <> 'folded' AND is_former_shard(c.shard, $1::double precision)
     RETURNING *
 ), of_groups AS (
     INSERT INTO job_group_counts AS c (

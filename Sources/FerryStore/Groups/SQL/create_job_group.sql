@@ -1,9 +1,11 @@
--- Creates a group, once for each idempotency key, unless its name is taken or its tenant has too many.
--- Locks: the key (waits for a transaction that inserts the same one), then the new row (waits for a
--- transaction that inserts the same name).
+-- Creates a group, once for each idempotency key, unless its name is taken or its tenant has too many. Fails
+-- with a unique violation if another transaction has inserted the key meanwhile.
+-- Locks: the new row (waits for a transaction that inserts the same name), then the key (waits for one that
+-- inserts the same key).
 -- $1 id, $2 tenant, $3 now, $4 name, $5 definition, $6 sealed secrets or null, $7 route, $8 key, $9
 -- fingerprint, all null without a key, $10 this node, $11 groups of a tenant at most.
--- Returns whether the group was created, the key is new, and the tenant may have another group.
+-- Returns whether the group was created and the key is new; else whether the name is taken, or the tenant may
+-- have another group.
 WITH room AS MATERIALIZED (
     SELECT count(*) < $11::bigint AS is_left FROM (
         SELECT FROM job_groups WHERE tenant = $2::text LIMIT $11::bigint) AS g
@@ -23,3 +25,4 @@ WITH room AS MATERIALIZED (
 )
 SELECT EXISTS (SELECT FROM made) AND ($8::text IS NULL OR EXISTS (SELECT FROM fresh)),
     (SELECT is_left FROM room)
+        OR EXISTS (SELECT FROM job_groups WHERE tenant = $2::text AND name = $4::text)

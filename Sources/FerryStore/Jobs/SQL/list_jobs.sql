@@ -14,8 +14,9 @@
 -- apply to its row. The code is the first member of an error (ErrorRecord).
 -- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
 -- use the primary key, which has the same order by id, and read rows of all tenants.
--- Retries of a job and jobs of a group are in the order of jobs_retry and jobs_group without a comparison of
--- the tenant, which would allow the index of all its jobs.
+-- Retries of a job are in the order of jobs_retry without a comparison of the tenant, which would allow the
+-- index of all its jobs. Tenant and id of jobs of a group are compared as a row, so that a page begins where
+-- the one before has ended.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
 -- parameters is not executed if the condition is false.
 -- Columns as in read_jobs.sql (JobColumn), then the number of the candidate, then a text that jobs have in
@@ -69,13 +70,13 @@ FROM (
         ORDER BY j.session DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
         (SELECT '', r.job, NULL FROM schedule_runs r
-        WHERE $10::uuid IS NOT NULL AND NOT $15::boolean AND $17::text IS NULL
+        WHERE $10::uuid IS NOT NULL AND NOT $15::boolean
             AND r.schedule = ANY (ARRAY[$10::uuid]) AND r.job < $2::uuid
             AND r.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY r.schedule DESC, r.job DESC LIMIT $14::integer)
         UNION ALL
         (SELECT a.tenant, a.job, true FROM unacknowledged_jobs a
-        WHERE $15::boolean AND $17::text IS NULL AND a.tenant = ANY (ARRAY[$1::text]) AND a.job < $2::uuid
+        WHERE $15::boolean AND a.tenant = ANY (ARRAY[$1::text]) AND a.job < $2::uuid
             AND a.job >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
         ORDER BY a.tenant DESC, a.job DESC LIMIT $14::integer)
         UNION ALL
@@ -97,14 +98,16 @@ FROM (
         WHERE $23::text IS NOT NULL AND $10::uuid IS NULL AND $17::uuid IS NULL AND NOT $15::boolean
             AND ($4::text[] IS NULL OR cardinality($4::text[]) > 0)
             AND j.job_group = (SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text)
-            AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+            AND (j.tenant, j.id) < ($1::text, $2::uuid)
+            AND (j.tenant, j.id) >= ($1::text, coalesce($13::uuid, '00000000-0000-0000-0000-000000000000'))
         ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         UNION ALL
         (SELECT j.tenant, j.id, true FROM finished_jobs j
         WHERE $23::text IS NOT NULL AND $10::uuid IS NULL AND $17::uuid IS NULL AND NOT $15::boolean
             AND ($11::text[] IS NULL OR cardinality($11::text[]) > 0)
             AND j.job_group = (SELECT g.id FROM job_groups g WHERE g.tenant = $1::text AND g.name = $23::text)
-            AND j.id < $2::uuid AND j.id >= coalesce($13::uuid, '00000000-0000-0000-0000-000000000000')
+            AND (j.tenant, j.id) < ($1::text, $2::uuid)
+            AND (j.tenant, j.id) >= ($1::text, coalesce($13::uuid, '00000000-0000-0000-0000-000000000000'))
         ORDER BY j.tenant DESC, j.id DESC LIMIT $14::integer)
         ORDER BY of DESC, id DESC LIMIT $14::integer
     ) u

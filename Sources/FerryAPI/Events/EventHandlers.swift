@@ -38,7 +38,7 @@ final class EventHandlers: Sendable {
         let name = try request.groupName()
         let isStream = wantsStream(request)
         let after = isStream ? try lastEventID(request) : nil
-        let query = isStream ? EventQuery(tenant: request.tenant) : try eventQuery(request)
+        let query = isStream ? try streamQuery(request).query : try eventQuery(request)
         groups.group(
             name, tenant: request.tenant,
             reply: request.onSuccess { [self] group throws(Problem) in
@@ -56,22 +56,7 @@ final class EventHandlers: Sendable {
 
     /// Opens a stream of the events of a job, or, if `job` is `nil`, of the tenant or one of its sessions.
     private func stream(of job: JobID?, _ request: RequestContext) throws(Problem) {
-        var query = EventQuery(tenant: request.tenant)
-        var showsProgress = true
-        for (name, value) in request.query {
-            switch name {
-            case "progress":
-                guard value == "true" || value == "false" else {
-                    throw Problem(.invalidParameter, "progress must be true or false.")
-                }
-                showsProgress = value == "true"
-            case "limit", "cursor":
-                throw Problem(.invalidParameter, "\(name) is for lists only: a stream has no pages.")
-            // Only checked: a stream has no events from before its start.
-            case "since": _ = try time(name, value)
-            default: try query.narrow(name, value)
-            }
-        }
+        let (query, showsProgress) = try streamQuery(request)
         let after = try lastEventID(request)
         let subject = EventStream.Subject(query: query, job: job, showsProgress: showsProgress)
         try streams.open(subject, after: after, request)
@@ -100,6 +85,29 @@ private func wantsStream(_ request: RequestContext) -> Bool {
     }
     guard let stream = types.firstIndex(of: "text/event-stream") else { return false }
     return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
+}
+
+/// Reads the parameters of a stream: what it has, and whether it shows progress.
+private func streamQuery(
+    _ request: RequestContext
+) throws(Problem) -> (query: EventQuery, showsProgress: Bool) {
+    var query = EventQuery(tenant: request.tenant)
+    var showsProgress = true
+    for (name, value) in request.query {
+        switch name {
+        case "progress":
+            guard value == "true" || value == "false" else {
+                throw Problem(.invalidParameter, "progress must be true or false.")
+            }
+            showsProgress = value == "true"
+        case "limit", "cursor":
+            throw Problem(.invalidParameter, "\(name) is for lists only: a stream has no pages.")
+        // Only checked: a stream has no events from before its start.
+        case "since": _ = try time(name, value)
+        default: try query.narrow(name, value)
+        }
+    }
+    return (query, showsProgress)
 }
 
 private func eventQuery(_ request: RequestContext) throws(Problem) -> EventQuery {

@@ -111,7 +111,7 @@ final class BatchCreation: Sendable {
         let json = try request.parse(request.body)
         let body = try valid(try BatchRequest(body: json))
         let jobs = body.jobs.map(\.json)
-        // As before groups, so that keys of that time are recognized.
+        // Without a group, a batch has the identity of its jobs, as an NDJSON batch has.
         let identity = body.group == nil ? jobs : [json]
         return Batch(jobs: jobs, group: body.group, closesGroup: body.closesGroup, identity: identity)
     }

@@ -3,8 +3,7 @@ internal import FerryCore
 /// Destinations of the jobs of a batch.
 ///
 /// Two jobs that replace the same file must run one after the other: without a dependency between them,
-/// direct or
-/// indirect, either could end last.
+/// direct or indirect, either could end last.
 struct BatchDestinations {
     /// The jobs, in the order of the batch.
     private let jobs: [NewJob]
@@ -58,8 +57,7 @@ struct BatchDestinations {
     }
 
     /// Jobs that replace the same file, each with the next one in the batch. If each job of a file has a
-    /// dependency
-    /// on the one before it, all of them have an order.
+    /// dependency on the one before it, all of them have an order.
     private var pairs: [(first: Int, second: Int)] {
         var last: [[UInt8]: Int] = [:]
         var pairs: [(first: Int, second: Int)] = []
@@ -70,9 +68,8 @@ struct BatchDestinations {
         return pairs
     }
 
-    /// Returns for each pair whether the second job depends on the first one, directly or indirectly.
-    /// Follows all
-    /// dependencies once for 64 pairs, so that no batch takes longer than its size allows.
+    /// Returns for each pair whether the second job depends on the first one, directly or indirectly. Follows
+    /// all dependencies once for 64 pairs, so that no batch takes longer than its size allows.
     private func areOrdered(_ pairs: [(first: Int, second: Int)]) -> [Bool] {
         let indexes = Dictionary(
             jobs.enumerated().map { ($0.element.id, $0.offset) }, uniquingKeysWith: { one, _ in one })

@@ -100,9 +100,8 @@ final class JobSubmission: Sendable {
         guard let first = accepted.jobs.first else { return request.fail(StoreError.failed) }
         guard first.isNew else {
             return sendExisting(first, isReplay: accepted.isReplay, request) { [self] error in
-                guard error == .notFound else { return request.fail(error) }
-                guard accepted.isReplay else { return batches.run(again) }
-                view.sendCreated(JobRecord(first, of: job), isReplay: true, isNew: false, to: request)
+                guard error == .notFound, !accepted.isReplay else { return request.fail(error) }
+                batches.run(again)
             }
         }
         guard accepted.isReplay else {

@@ -292,7 +292,10 @@ extension Operation {
         case .runSchedule:
             OperationDescription(
                 "Submit the job of a schedule now", ["IdempotencyKey", "Traceparent"], .empty,
-                .created("The job.", "Job"))
+                .created("The job.", "Job"),
+                .init(
+                    200, "A job that exists and has the unique key.", json("Job"),
+                    ["Location", "ETag", "Idempotency-Replayed"]))
         default:
             .change(
                 self == .pauseSchedule

@@ -289,7 +289,7 @@ struct Problem: Error, Sendable {
         case .groupClosed:
             self.init(.groupClosed, "The group is closed: only retries of its jobs join it.")
         case .groupMissing:
-            self.init(InvalidFields("#", "invalid_value", "No group has the name that depends_on has."))
+            self.init(InvalidFields("#", "invalid_value", "A group that depends_on names does not exist."))
         case .groupAwaited:
             self.init(
                 InvalidFields(

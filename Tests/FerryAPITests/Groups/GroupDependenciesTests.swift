@@ -97,6 +97,11 @@ struct GroupDependenciesTests {
             #expect(wrong.status == 422)
             #expect(wrong.json["errors"]?.array?.first?["pointer"]?.string == pointer)
         }
+        // A session's default yields, as it does to `depends_on`.
+        #expect(try fixture.send("PUT", "/v1/sessions/s", #"{"discretionary": true}"#).status == 201)
+        let inheriting = upload("#/jobs/0").replacing(#""kind""#, with: #""session": "s", "kind""#)
+        let accepted = try fixture.send("POST", "/v1/jobs/batch", "{\"jobs\": [\(first), \(inheriting)]}")
+        #expect(accepted.status == 201, "\(accepted.json)")
         let later = try fixture.send(
             "POST", "/v1/jobs/batch", "{\"jobs\": [\(upload("#/jobs/1")), \(first)]}")
         #expect(later.json["errors"]?.array?.first?["pointer"]?.string == "#/jobs/0/source/job")

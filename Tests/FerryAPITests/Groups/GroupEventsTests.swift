@@ -65,6 +65,14 @@ struct GroupEventsTests {
         #expect(wrong.status == 400)
     }
 
+    @Test(
+        "parameters that a stream does not have are 400", arguments: ["limit=5", "cursor=a", "since=today"])
+    func streamParameters(query: String) throws {
+        _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)
+        let path = "/v1/job_groups/night/events?\(query)"
+        #expect(try fixture.send("GET", path, nil, [("Accept", "text/event-stream")]).status == 400)
+    }
+
     @Test("a stream begins with the group, and goes on with its events only")
     func live() throws {
         _ = try fixture.send("POST", "/v1/job_groups", #"{"name": "night"}"#)

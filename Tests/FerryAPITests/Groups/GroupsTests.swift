@@ -62,6 +62,7 @@ struct GroupsTests {
              {"kind": "data", "group": null, \#(request)}]}
             """#
         #expect(try fixture.send("POST", "/v1/jobs/batch", body).status == 201)
+        #expect(fixture.store.state.withLock { $0.submissions.map(\.closedGroup) } == ["night"])
         let jobs = fixture.store.state.withLock { Array($0.jobs.values) }.sorted { $0.id < $1.id }
         #expect(jobs.map { $0.spec?.group } == ["night", "other", nil])
         let response = try fixture.send("GET", "/v1/jobs/\(jobs[0].id)")

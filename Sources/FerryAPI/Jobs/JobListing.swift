@@ -85,9 +85,7 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
         case "session": query.session = try sessionName(value)
         case "group":
             guard GroupName.isValid(value) else {
-                throw Problem(
-                    .invalidParameter,
-                    "group must be a name of 1 to \(Limits.nameByteCountMax) letters, digits and ._:-.")
+                throw Problem(.invalidParameter, "The name of a group has \(GroupName.rule).")
             }
             query.group = value
         case "state":

@@ -6,7 +6,7 @@ package struct Stuck: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Counts the unfinished jobs that do not run, by host and reason.",
         discussion: """
-            Shows the newest job of each group as an example.
+            Shows the newest job of each row as an example.
 
             EXAMPLES
               ferry stuck --session nightly
@@ -22,7 +22,7 @@ package struct Stuck: ParsableCommand {
     }
 
     package func run() throws {
-        try JobGroups(dimension: "waiting_reason", heading: "REASON").show(filter, client)
+        try SummaryTable(dimension: "waiting_reason", heading: "REASON").show(filter, client)
     }
 }
 
@@ -31,7 +31,7 @@ package struct Failures: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Counts the failed jobs that were not retried, by host and error.",
         discussion: """
-            Shows the newest job of each group as an example. `ferry retry --failed --no-retried` with the \
+            Shows the newest job of each row as an example. `ferry retry --failed --no-retried` with the \
             same filters retries them.
 
             EXAMPLES
@@ -53,27 +53,27 @@ package struct Failures: ParsableCommand {
     }
 
     package func run() throws {
-        try JobGroups(dimension: "error", heading: "ERROR").show(filter, client)
+        try SummaryTable(dimension: "error", heading: "ERROR").show(filter, client)
     }
 }
 
 /// Numbers of jobs by host and another property.
-private struct JobGroups {
+private struct SummaryTable {
     /// The other property, as a value of `by`.
     let dimension: String
     let heading: String
 
-    /// Prints the groups of the jobs that match the filter.
+    /// Prints the numbers of the jobs that match the filter.
     func show(_ filter: JobFilterOptions, _ client: ClientOptions) throws {
         let console = Console.current
         let query = queryText([("by", "host,\(dimension)")] + filter.parameters)
         let response = try client.service().send("GET", "/v1/jobs/summary\(query)")
         if client.json { return try console.data(json: response.bytes) }
-        let groups = response.json["data"]?.array ?? []
+        let counts = response.json["data"]?.array ?? []
         let width = console.outIsTerminal ? console.width() : nil
-        if !groups.isEmpty {
+        if !counts.isEmpty {
             let lines = tableLines(
-                ["JOBS", "HOST", heading, "EXAMPLE"], rows(groups, width), terminalWidth: width)
+                ["JOBS", "HOST", heading, "EXAMPLE"], rows(counts, width), terminalWidth: width)
             for line in lines { try console.data(line: line) }
         }
         if response.json["is_exact"]?.bool == false {
@@ -81,13 +81,13 @@ private struct JobGroups {
         }
     }
 
-    private func rows(_ groups: [JSON], _ width: Int?) -> [[String]] {
-        let rows = groups.map { group in
-            let values = group["value"]?.array ?? []
+    private func rows(_ counts: [JSON], _ width: Int?) -> [[String]] {
+        let rows = counts.map { count in
+            let values = count["value"]?.array ?? []
             let host = values.first?.string ?? "-"
             return [
-                "\(group["count"]?.integer ?? 0)", width == nil ? host : hostText(host),
-                values.last?.string ?? "-", group["example"]?.string ?? "-",
+                "\(count["count"]?.integer ?? 0)", width == nil ? host : hostText(host),
+                values.last?.string ?? "-", count["example"]?.string ?? "-",
             ]
         }
         guard let width else { return rows }

@@ -29,6 +29,8 @@ public final class FieldContext {
     public var mayMoveHost = false
     /// Returns the job with this number in the batch if it precedes this one.
     public var earlierJob: (Int) -> JobID? = { _ in nil }
+    /// `true` if `schedule.discretionary` is that of the session: it yields to what excludes it.
+    var inheritsDiscretionary = false
     /// Jobs of the batch that this one names by their numbers.
     var namedEarlierJobs: Set<JobID> = []
 

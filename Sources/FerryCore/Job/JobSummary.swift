@@ -1,4 +1,4 @@
-/// Property by which a summary groups jobs: a value of the parameter `by`, and of `$22` in list_jobs.sql.
+/// Property by which a summary counts jobs: a value of the parameter `by`, and of `$22` in list_jobs.sql.
 public enum SummaryDimension: String, ShownChoice {
     case state, host, error, group
     case waitingReason = "waiting_reason"
@@ -10,9 +10,9 @@ public struct JobSummary: ShownObject {
     public static let schemaName = "JobSummary"
 
     /// Jobs with the same values.
-    public struct Group: ShownObject {
+    public struct Row: ShownObject {
         public static let summary = "Jobs with the same values."
-        public static let schemaName = "JobSummaryGroup"
+        public static let schemaName = "JobSummaryRow"
 
         /// Value of each property; `nil` for jobs that do not have it.
         public let values: [String?]
@@ -21,7 +21,7 @@ public struct JobSummary: ShownObject {
         /// The newest of the jobs.
         public let example: JobID
 
-        /// Creates a group.
+        /// Creates a row.
         public init(values: [String?], count: Int64, example: JobID) {
             self.values = values
             self.count = count
@@ -30,7 +30,7 @@ public struct JobSummary: ShownObject {
 
         public static func members(_ list: inout some MemberVisitor<Self>) {
             list.member(
-                "value", { GroupValue(values: $0.values) },
+                "value", { RowValue(values: $0.values) },
                 "Value of the property, or null for jobs that do not have it; with two properties a list of "
                     + "both.")
             list.member("count", \.count, "Number of the jobs.", [.minimum(1)])
@@ -38,27 +38,27 @@ public struct JobSummary: ShownObject {
         }
     }
 
-    /// The groups, the largest first.
-    public let groups: [Group]
+    /// The rows, the largest count first.
+    public let rows: [Row]
     /// `false` if there are more jobs than one request looks at.
     public let isExact: Bool
 
     /// Creates a summary.
-    public init(groups: [Group], isExact: Bool) {
-        self.groups = groups
+    public init(rows: [Row], isExact: Bool) {
+        self.rows = rows
         self.isExact = isExact
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member("data", \.groups, "The groups, the largest first.")
+        list.member("data", \.rows, "The rows, the largest count first.")
         list.member(
             "is_exact", \.isExact,
             "false if the jobs are more than one request looks at: the numbers are those of the newest jobs.")
     }
 }
 
-/// Values of a group: one, or a list.
-private struct GroupValue: ShownValue {
+/// Values of a row: one, or a list.
+private struct RowValue: ShownValue {
     let values: [String?]
 
     func show(into writer: inout JSONWriter, isRedacted: Bool) {

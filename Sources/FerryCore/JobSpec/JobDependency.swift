@@ -51,10 +51,7 @@ private struct GroupReference: FieldObject, FieldValue {
 
 extension JobSpec.Schedule {
     /// The jobs among `dependencies`.
-    public var dependsOn: [JobID] {
-        get { dependencies.compactMap(\.job) }
-        set { dependencies = newValue.map(JobDependency.job) }
-    }
+    public var dependsOn: [JobID] { dependencies.compactMap(\.job) }
 
     /// The names of the groups among `dependencies`.
     public var groupsOfDependencies: [String] { dependencies.compactMap(\.group) }
@@ -66,6 +63,7 @@ extension JobSpec {
         guard !fields.context.namedEarlierJobs.isEmpty else { return }
         for (job, pointer) in sourceJobs where fields.context.namedEarlierJobs.contains(job) {
             let place = String(pointer.dropFirst())
+            if fields.context.inheritsDiscretionary { schedule.isDiscretionary = false }
             if schedule.isDiscretionary {
                 fields.fail(
                     place, "not_supported",

@@ -89,9 +89,10 @@ extension JobSpec {
                 body.fail("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
             }
             guard isDiscretionary else { return }
+            body.context.inheritsDiscretionary = !body.isGiven("discretionary")
             let isResponsive = networkServiceType == .responsiveData
             guard isResponsive || !dependencies.isEmpty || confirmsBeforeBegin else { return }
-            guard body.isGiven("discretionary") else {
+            guard !body.context.inheritsDiscretionary else {
                 isDiscretionary = false
                 return
             }

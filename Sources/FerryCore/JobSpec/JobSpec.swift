@@ -195,7 +195,7 @@ extension TextRule {
     public static let groupName = TextRule(
         1...Limits.nameByteCountMax, pattern: #"^(\.{0,2}[A-Za-z0-9_:-]|\.{3})[A-Za-z0-9._:-]*$"#
     ) {
-        GroupName.isValid($0) ? nil : "A group's name has 1 to 128 letters, digits and ._:-."
+        GroupName.isValid($0) ? nil : "A group's name has \(GroupName.rule)."
     }
 }
 

@@ -111,7 +111,7 @@ struct JobSummaryReading: ListReading {
         }
         let sorted = groups.sorted { ($0.value.count, $0.value.example) > ($1.value.count, $1.value.example) }
         return JobSummary(
-            groups: sorted.map { .init(values: $0.key, count: $0.value.count, example: $0.value.example) },
+            rows: sorted.map { .init(values: $0.key, count: $0.value.count, example: $0.value.example) },
             isExact: isExact)
     }
 }

@@ -147,7 +147,7 @@ struct ListJobsTests {
         let job = JobID(high: 1, low: 2)
         fixture.store.state.withLock {
             $0.summary = JobSummary(
-                groups: [
+                rows: [
                     .init(values: ["https://a.example:443", "timed_out"], count: 7, example: job),
                     .init(values: ["https://a.example:443", nil], count: 1, example: job),
                 ], isExact: false)
@@ -158,7 +158,7 @@ struct ListJobsTests {
         #expect(first["value"] == .array([.string("https://a.example:443"), .string("timed_out")]))
         #expect(first["count"]?.integer == 7 && first["example"]?.string == "\(job)")
         fixture.store.state.withLock {
-            $0.summary = JobSummary(groups: [.init(values: [nil], count: 2, example: job)], isExact: true)
+            $0.summary = JobSummary(rows: [.init(values: [nil], count: 2, example: job)], isExact: true)
         }
         let one = try fixture.send("GET", "/v1/jobs/summary?by=waiting_reason&metadata.a=b")
         #expect(one.json["data"]?.array?.first?["value"] == .null && one.json["is_exact"] == .bool(true))

@@ -68,7 +68,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var queries: [JobQuery] = []
         /// Dimensions of the summaries that were asked for, and the response to each.
         var summaries: [[SummaryDimension]] = []
-        var summary = JobSummary(groups: [], isExact: true)
+        var summary = JobSummary(rows: [], isExact: true)
         /// Packed attempts of every job.
         var attempts: [[UInt8]] = []
         var limits = TransferLimits()

@@ -29,7 +29,7 @@ struct JobSummaryTests {
     }
 
     private func counts(_ summary: JobSummary) -> [[String?]: Int64] {
-        Dictionary(uniqueKeysWithValues: summary.groups.map { ($0.values, $0.count) })
+        Dictionary(uniqueKeysWithValues: summary.rows.map { ($0.values, $0.count) })
     }
 
     /// Ends a job with an error.
@@ -121,20 +121,20 @@ struct JobSummaryTests {
         let (a, b) = ("https://a.example:443", "https://b.example:443")
         let states = try summary(node, [.state])
         #expect(counts(states) == [["failed"]: 4, ["running"]: 1, ["queued"]: 2, ["waiting"]: 1])
-        #expect(states.isExact && states.groups.map(\.values).first == ["failed"])
-        #expect(states.groups.first?.example == failures[3])
+        #expect(states.isExact && states.rows.map(\.values).first == ["failed"])
+        #expect(states.rows.first?.example == failures[3])
         #expect(counts(try summary(node, [.host])) == [[a]: 4, [b]: 4])
         let failed = try summary(node, [.host, .error]) { $0.states = [.failed] }
         #expect(
             counts(failed) == [[a, "timed_out"]: 2, [b, "timed_out"]: 1, [b, "digest_mismatch"]: 1])
-        #expect(failed.groups.first?.example == failures[1])
+        #expect(failed.rows.first?.example == failures[1])
         #expect(
             counts(try summary(node, [.waitingReason])) == [
                 [nil]: 5, ["no_free_slot"]: 2, ["begin_date"]: 1,
             ])
         #expect(
             counts(try summary(node, [.host]) { $0.waitingReasons = [.noFreeSlot] }) == [[a]: 1, [b]: 1])
-        #expect(try summary(node, [.state]) { $0.session = "none" }.groups.isEmpty)
+        #expect(try summary(node, [.state]) { $0.session = "none" }.rows.isEmpty)
         node.end(attempt, success)
     }
 

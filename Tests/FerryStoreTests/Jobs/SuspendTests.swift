@@ -118,9 +118,9 @@ struct SuspendTests {
         let dependency = newJob()
         let dated = suspended(newJob(beginAt: later))
         let asking = suspended(newJob()) { $0.schedule.confirmsBeforeBegin = true }
-        let dependent = suspended(newJob()) { $0.schedule.dependsOn = [dependency.id] }
+        let dependent = suspended(newJob()) { $0.schedule.dependencies = [.job(dependency.id)] }
         let discretionary = suspended(discretionaryJob(bytes: 1_000))
-        let doomed = suspended(newJob()) { $0.schedule.dependsOn = [dependency.id] }
+        let doomed = suspended(newJob()) { $0.schedule.dependencies = [.job(dependency.id)] }
         let jobs = [dated, asking, dependent, discretionary, doomed]
         // With its dependents, so that it knows them.
         let accepted = try node.submit([dependency] + jobs).get()

@@ -89,7 +89,7 @@ struct UniqueJobTests {
         let (repeated, new) = (job("one"), job("two"))
         let same = job("two")
         let dependent = job(nil) {
-            $0.schedule.dependsOn = [repeated.id, new.id, same.id]
+            $0.schedule.dependencies = [.job(repeated.id), .job(new.id), .job(same.id)]
             ($0.kind, $0.source) = (.upload, .job(repeated.id))
         }
         let reply = try node.submit([repeated, new, same, dependent]).get()

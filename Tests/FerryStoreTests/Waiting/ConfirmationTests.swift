@@ -163,7 +163,7 @@ struct ConfirmationTests {
         }.get()
         #expect(missing.isEmpty)
         let job = confirmed {
-            $0.schedule.dependsOn = [first.id]
+            $0.schedule.dependencies = [.job(first.id)]
             $0.schedule.onDependencyFailure = .ignore
         }
         #expect(try node.submit(job).waitingFor == .dependency)

@@ -19,7 +19,7 @@ struct DependencyTests {
     ) -> NewJob {
         let plain = newJob(beginAt: beginAt, webhook: webhook)
         var spec = plain.spec
-        spec.schedule.dependsOn = dependencies
+        spec.schedule.dependencies = dependencies.map(JobDependency.job)
         spec.schedule.onDependencyFailure = policy
         return plain.with(spec)
     }

@@ -18,7 +18,7 @@ struct QuestionTransactionTests {
     ) -> NewJob {
         let plain = newJob(beginAt: beginAt)
         var spec = plain.spec
-        spec.schedule.dependsOn = dependencies
+        spec.schedule.dependencies = dependencies.map(JobDependency.job)
         spec.schedule.confirmsBeforeBegin = true
         spec.questions.timeout = timeout
         return plain.with(spec)

@@ -2,9 +2,6 @@ import FerryCore
 
 /// Hosts that an operator may mean by a name.
 struct NamedHosts {
-    /// Number of unfinished jobs whose hosts are looked at.
-    private static let jobCountMax = 500
-
     private let name: String
     private let service: ServiceClient
     /// Origins of that name in the list of hosts.
@@ -18,9 +15,8 @@ struct NamedHosts {
         listed = origins.filter { Self.means(name, $0) }
     }
 
-    /// Returns the host that the name means. Without a listed one, those of unfinished jobs count. Asks
-    /// which one,
-    /// if there are several; throws if there is no terminal. Warns if the host is unknown.
+    /// Returns the host that the name means. Without a listed one, those of unfinished jobs count. Asks which
+    /// one, if there are several; throws if there is no terminal. Warns if the host is unknown.
     func chosen() throws(ClientFailure) -> String {
         let known = listed.isEmpty ? try hostsOfJobs() : listed
         if known.count == 1 { return known[0] }
@@ -41,12 +37,8 @@ struct NamedHosts {
         guard let meant = HostReference(name) else { return [] }
         let states = JobState.allCases.filter { !$0.isTerminal }.map(\.rawValue).joined(separator: ",")
         let host = percentEncoded(meant.scheme == nil ? name : meant.origin)
-        let page = try service.send(
-            "GET", "/v1/jobs?host=\(host)&state=\(states)&limit=\(Self.jobCountMax)")
-        let origins = (page.json["data"]?.array ?? []).compactMap { job in
-            (job["request"]?["url"]?.string).flatMap { try? WebURL.parse($0).origin }
-        }
-        return Set(origins).sorted()
+        let summary = try service.send("GET", "/v1/jobs/summary?by=host&host=\(host)&state=\(states)")
+        return (summary.json["data"]?.array ?? []).compactMap { $0["value"]?.string }.sorted()
     }
 
     private func answer(_ origins: [String]) throws(ClientFailure) -> String {

@@ -69,8 +69,8 @@ package struct Submit: ParsableCommand {
         let service = try client.service()
         let submission = try Submission(
             LocalFile.readJSON(file, byteCountMax: Limits.batchByteCountMax), name: file
-        ).scheduled(scheduleMembers(after: after, deadline: deadline)).grouped(group, closing: closeGroup)
-            .unique(unique, for: uniqueFor)
+        ).scheduled(scheduleMembers(after: after, deadline: deadline)).unique(unique, for: uniqueFor)
+            .grouped(group, closing: closeGroup)
         let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)

@@ -22,7 +22,7 @@ struct GroupWatch {
         let deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
         var pause = Self.pauses.first
         var isTold = false
-        var response = try read(name)
+        var response = try read(name, deadline)
         while response.json["state"]?.string != JobGroupState.finished.rawValue {
             let text = GroupText(response.json)
             if text.state == JobGroupState.open.rawValue, text.unfinishedCount == 0, !isTold {
@@ -35,15 +35,12 @@ struct GroupWatch {
             var wait = Int64(pause)
             if let deadline {
                 let left = (deadline - monotonicNanoseconds()) / 1_000_000
-                guard left > 0 else {
-                    let again = "To wait again: ferry watch --group \(name)"
-                    throw ClientFailure(.timedOut, "\(name) continues after \(timeout ?? 0) s. \(again)")
-                }
+                guard left > 0 else { throw timedOut(name) }
                 wait = min(wait, left + 1)
             }
             poll(nil, 0, Int32(wait))
             pause = min(Self.pauses.max, pause * 2)
-            response = try read(name)
+            response = try read(name, deadline)
         }
         if console.errIsTerminal, console.isCapable { console.err("\r\u{1B}[K") }
         let text = GroupText(response.json)
@@ -60,16 +57,26 @@ struct GroupWatch {
         }
     }
 
-    /// Reads the group. Throws `unreachable` if the service is unreachable for too long.
-    private func read(_ name: String) throws(ClientFailure) -> ServiceClient.Response {
+    private func timedOut(_ name: String) -> ClientFailure {
+        let again = "To wait again: ferry watch --group \(name)"
+        return ClientFailure(.timedOut, "\(name) continues after \(timeout ?? 0) s. \(again)")
+    }
+
+    /// Reads the group. Throws `unreachable` if the service is unreachable for too long, `timedOut` if it is
+    /// at the deadline.
+    private func read(_ name: String, _ deadline: Int64?) throws(ClientFailure) -> ServiceClient.Response {
         let since = monotonicNanoseconds()
         while true {
             do throws(ClientFailure) {
                 return try service.send("GET", groupPath(name))
             } catch {
-                let away = (monotonicNanoseconds() - since) / 1_000_000_000
-                guard error.kind == .unreachable, away < Self.outageMax else { throw error }
-                poll(nil, 0, Self.pauses.max)
+                let now = monotonicNanoseconds()
+                guard error.kind == .unreachable, (now - since) / 1_000_000_000 < Self.outageMax else {
+                    throw error
+                }
+                let left = deadline.map { ($0 - now) / 1_000_000 } ?? .max
+                guard left > 0 else { throw timedOut(name) }
+                poll(nil, 0, Int32(min(Int64(Self.pauses.max), left + 1)))
             }
         }
     }

@@ -215,6 +215,10 @@ struct ClientCommandTests {
                 #expect(sent["unique"] == (try JSON.parse(Array(rule.utf8))))
                 #expect(sent["kind"]?.string == "data")
             }
+            #expect(
+                run(Submit.self, [file, "--unique", "a", "--group", "g", "--close-group"] + url).status == 0)
+            let batch = try JSON.parse(Array(try #require(service.requests.take().first).body.utf8))
+            #expect(batch["jobs"]?.array?.first?["unique"]?["key"]?.string == "a")
             write("[\(job)]", to: file)
             #expect(run(Submit.self, [file, "--unique", "a"] + url).status == 2)
         }

@@ -5,13 +5,13 @@ import Testing
 
 @Suite("admin hosts")
 struct HostCommandTests {
-    /// Returns a service that lists `hosts` and has unfinished jobs with these URLs.
+    /// Returns a service that lists `hosts` and has unfinished jobs of these hosts.
     private func service(_ hosts: [String], jobs: [String] = []) throws -> FakeService {
         try FakeService { request in
             guard request.method == "GET" else { return (200, #"{"host":"changed"}"#) }
             let entries =
-                request.path.hasPrefix("/v1/jobs")
-                ? jobs.map { #"{"request":{"url":"\#($0)"}}"# } : hosts.map { #"{"host":"\#($0)"}"# }
+                request.path.hasPrefix("/v1/jobs/summary?by=host&")
+                ? jobs.map { #"{"value":"\#($0)","count":1}"# } : hosts.map { #"{"host":"\#($0)"}"# }
             return (200, #"{"data":[\#(entries.joined(separator: ","))],"next_cursor":null}"#)
         }
     }
@@ -29,9 +29,9 @@ struct HostCommandTests {
     @Test("a name without a scheme is the listed host, else that of unfinished jobs")
     func named() throws {
         let cases: [(name: String, hosts: [String], jobs: [String], changed: String)] = [
-            ("a.example", ["http://a.example:80"], ["https://a.example/x"], "http://a.example:80"),
+            ("a.example", ["http://a.example:80"], ["https://a.example:443"], "http://a.example:80"),
             ("A.example:81", ["http://a.example:80", "http://a.example:81"], [], "http://a.example:81"),
-            ("a.example", [], ["http://a.example:81/x", "http://a.example:81/y"], "http://a.example:81"),
+            ("a.example", [], ["http://a.example:81"], "http://a.example:81"),
             (
                 "https://a.example", ["https://a.example:443", "http://a.example:80"], [],
                 "https://a.example:443"

@@ -15,8 +15,7 @@ struct KnownFields {
     }
 
     /// Returns the field that was probably meant by an unknown name, or `nil`: one of a similar name, or one
-    /// of
-    /// this name in an object of the object, such as `schedule.priority`.
+    /// of this name in an object of the object, such as `schedule.priority`.
     func nearest(to name: String) -> String? {
         if let name = nearestName(to: name, in: names) { return name }
         return inner.first { $0.name == name }.map { "\($0.object).\($0.name)" }

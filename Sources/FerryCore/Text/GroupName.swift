@@ -1,5 +1,8 @@
 /// Names of groups.
 public enum GroupName {
+    /// The rule, as the end of a sentence.
+    public static let rule = "1 to 128 letters, digits and ._:-, and is neither . nor .."
+
     /// Returns `true` for 1 to 128 letters, digits and `._:-`, which need no escape in a path. Excludes `.`
     /// and `..`, which clients remove from paths (RFC 3986 §5.2.4).
     public static func isValid(_ name: String) -> Bool {

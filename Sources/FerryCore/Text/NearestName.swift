@@ -1,8 +1,7 @@
 /// Returns the known name that was probably meant by an unknown one, or `nil` if none is close to it.
 ///
 /// Names differ by at most a quarter of the letters of `name`, but by two for short names, and by one for
-/// names
-/// of up to three letters. A long untrusted name costs no more than a short one.
+/// names of up to three letters. A long untrusted name costs no more than a short one.
 public func nearestName(to name: String, in known: some Sequence<String>) -> String? {
     let length = name.utf8.count
     let editCountMax = length > 3 ? max(2, length / 4) : 1

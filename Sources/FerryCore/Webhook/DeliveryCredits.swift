@@ -50,8 +50,7 @@ public final class DeliveryCredits: Sendable {
     }
 
     /// Returns when the sender tries the receiver again, if its circuit breaker is open; `nil` if it is
-    /// closed, or
-    /// the sender does not know the receiver.
+    /// closed, or the sender does not know the receiver.
     public func pausedUntil(_ receiver: ReceiverQueueID) -> Timestamp? {
         state.withLock { $0.receivers[receiver]?.pausedUntil }
     }

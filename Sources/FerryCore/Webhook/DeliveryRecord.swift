@@ -136,8 +136,8 @@ struct DeliveryWait: ShownObject {
         } else if let pausedUntil = delivery.pausedUntil {
             code = .receiverPaused
             detail =
-                "The receiver has failed several times in a row, or has asked to wait. Then one delivery is "
-                + "tried."
+                "Its receiver has failed several times in a row, or has asked to wait; one delivery is tried "
+                + "at next_check_at."
             nextCheckAt = pausedUntil
         } else {
             return nil

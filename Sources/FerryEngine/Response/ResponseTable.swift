@@ -289,8 +289,7 @@ struct ResponseTable: Sendable {
     }
 
     /// Whether the URL to which a redirect has led may have expired, such as a signed one, so that the job's
-    /// own
-    /// URL leads to a new one. A response that the job accepts, retries or asks about does not count.
+    /// own URL leads to a new one. A response that the job accepts, retries or asks about does not count.
     private func beginsAgain(_ requested: Requested, _ head: ResponseHead, _ now: Timestamp) -> Bool {
         let (status, hop) = (head.status, requested.hop)
         guard hop.redirectCount > 0, Self.expired.contains(status), !requested.hasBegunAgain else {

@@ -126,8 +126,7 @@ struct SegmentSources: Sendable {
     }
 
     /// Returns the hop of a source's own URL. The target of redirects that `expired` has reached is
-    /// forgotten,
-    /// unless another part has found a new one.
+    /// forgotten, unless another part has found a new one.
     mutating func ownHop(of index: Int, leaving expired: Hop) -> Hop {
         if sources[index].landing?.url == expired.url { sources[index].landing = nil }
         return sources[index].ownHop

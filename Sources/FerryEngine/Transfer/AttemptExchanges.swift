@@ -40,8 +40,7 @@ enum ExchangeReply: Sendable {
     /// The source of the body has bytes again.
     case bodyReadable
     /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node
-    /// holds
-    /// the lease of the attempt.
+    /// holds the lease of the attempt.
     case marked(isHeld: Bool)
     /// The place of the content is no longer far behind.
     case placeCaughtUp

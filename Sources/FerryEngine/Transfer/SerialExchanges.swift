@@ -209,8 +209,8 @@ final class SerialExchanges: AttemptExchanges {
     }
 
     /// Whether the current request may be sent, as far as the database has to know of it: should this node
-    /// die, a
-    /// request that must not be sent twice tells whether the job may begin again. `false`: the reply decides.
+    /// die, a request that must not be sent twice tells whether the job may begin again. `false`: the reply
+    /// decides.
     private func isMarked(fresh: Bool) -> Bool {
         guard !repetition.mayTryAgain(mayHaveReached: true), mark != .made, let marker = context.marker else {
             return true

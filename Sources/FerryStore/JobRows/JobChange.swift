@@ -65,8 +65,7 @@ struct JobChange: Sendable {
     }
 
     /// The end of an attempt that was lost with its node. `wasUnsent`: its request must not be sent twice,
-    /// and no
-    /// byte of it was sent; the error would forbid another attempt (`Attempt.mayHaveActed`).
+    /// and no byte of it was sent; the error would forbid another attempt (`Attempt.mayHaveActed`).
     init(lost job: JobID, attempt: Int32, node: NodeID, wasUnsent: Bool, at now: Timestamp) {
         self.init(.loseNode, job)
         self.attempt = attempt

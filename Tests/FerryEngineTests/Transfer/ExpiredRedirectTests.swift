@@ -9,8 +9,7 @@ import Testing
 /// Targets of redirects, such as signed URLs, that have expired.
 @Suite(.serialized, .onOwnThread) struct ExpiredRedirectTests {
     /// Redirects `/file` to `/signed/N`, with another number each time. Answers the target with the status,
-    /// if
-    /// `isExpired` says so for the number, and else with the file or the requested range.
+    /// if `isExpired` says so for the number, and else with the file or the requested range.
     private static func origin(
         status: Int = 403, redirect: Int = 307, _ bytes: [UInt8] = Array("content".utf8), head: String = "",
         isExpired: @escaping @Sendable (Int) -> Bool

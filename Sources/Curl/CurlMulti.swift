@@ -77,7 +77,8 @@ public final class CurlMulti {
 
     /// Calls `body` once, after `nanoseconds`, unless the loop stops before.
     public func after(nanoseconds: Int64, _ body: @escaping () -> Void) {
-        let at = now + nanoseconds
+        // From now, not from the begin of this turn of the loop: a server's Retry-After is a least time.
+        let at = monotonicNanoseconds() + nanoseconds
         let place = timers.lastIndex { $0.at > at }.map { $0 + 1 } ?? 0
         timers.insert((at, body), at: place)
     }

@@ -8,7 +8,7 @@ extension EasyHandle {
     func configure(_ request: TransferRequest) throws(CurlError) {
         // A C string ends at NUL: libcurl would fetch another URL than the one that the egress policy has
         // checked.
-        guard !request.url.utf8.contains(0) else { throw CurlError(CURLE_URL_MALFORMAT) }
+        guard allBytes(of: request.url, { $0 != 0 }) else { throw CurlError(CURLE_URL_MALFORMAT) }
         try set(CURLOPT_URL, request.url)
         try setSafety(request)
         try setMethod(request)
@@ -156,14 +156,14 @@ extension EasyHandle {
         lines.reserveCapacity(request.headers.count + 1)
         var namesExpect = false
         for header in request.headers {
-            guard !header.name.isEmpty, header.name.utf8.allSatisfy(isTokenByte),
-                header.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
+            guard !header.name.isEmpty, allBytes(of: header.name, isTokenByte),
+                allBytes(of: header.value, { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
             else {
                 throw CurlError(
                     CURLE_BAD_FUNCTION_ARGUMENT, text: "a header field contains an invalid character")
             }
             // "Name:" removes the field in libcurl; "Name;" sends it with an empty value.
-            let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
+            let isBlank = allBytes(of: header.value) { $0 == 0x20 || $0 == 0x09 }
             var text = ""
             text.reserveCapacity(header.name.utf8.count + header.value.utf8.count + 2)
             text += header.name
@@ -220,4 +220,10 @@ extension Set<TransferRequest.Credentials.Scheme> {
     init(options: Int) {
         self = Set([.basic, .digest, .ntlm].filter { options & $0.option != 0 })
     }
+}
+
+/// Returns `true` if the condition holds for each byte of a text. Reads the memory of the text, which costs a
+/// fifth of an index for each byte.
+private func allBytes(of text: String, _ isAllowed: (UInt8) -> Bool) -> Bool {
+    text.utf8.withContiguousStorageIfAvailable { $0.allSatisfy(isAllowed) } ?? text.utf8.allSatisfy(isAllowed)
 }

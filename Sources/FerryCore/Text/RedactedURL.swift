@@ -7,16 +7,11 @@ public enum RedactedURL {
 
     /// Returns `true` if nothing in the URL has to be hidden.
     public static func hasNoSecrets(_ url: String) -> Bool {
-        var isInQuery = false
-        for byte in url.utf8 {
-            switch byte {
-            case UInt8(ascii: "?"), UInt8(ascii: "@"), UInt8(ascii: "#"): isInQuery = true
-            default: continue
-            }
-            break
+        // False for nearly all URLs, which need no further checks.
+        let mayHaveSecrets = url.hasByte {
+            $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "#")
         }
-        // True for nearly all URLs, without further checks.
-        return !isInQuery || text(of: url) == url
+        return !mayHaveSecrets || text(of: url) == url
     }
 
     /// Returns the URL with its secret parts replaced.

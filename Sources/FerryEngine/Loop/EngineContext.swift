@@ -8,6 +8,10 @@ import Sys
 /// State that all loops and file threads of an engine share.
 final class EngineContext: Sendable {
     let configuration: EngineConfiguration
+    // Values of the configuration that each attempt reads: to read one there copies the configuration.
+    let egress: EgressPolicy
+    let lowSpeed: LowSpeed
+    let stallSeconds: Double
     /// Whether a file is on stable storage before its job has succeeded.
     var syncs: Bool { configuration.fileSync == .full }
     let builder: RequestBuilder
@@ -37,6 +41,9 @@ final class EngineContext: Sendable {
         jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) {
         self.configuration = configuration
+        egress = configuration.egress
+        lowSpeed = configuration.lowSpeed
+        stallSeconds = configuration.stallSeconds
         connections = configuration.connections
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
         fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
@@ -71,7 +78,7 @@ final class EngineContext: Sendable {
             address.isIPv6
             ? IPAddress(v6High: address.high, low: address.low)
             : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-        return configuration.egress.allows(plain, port: address.port, for: scheme)
+        return egress.allows(plain, port: address.port, for: scheme)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {

@@ -60,7 +60,7 @@ extension RunningAttempt {
     func lendSlot(_ now: Int64) {
         let activity = exchanges.activity
         let idle = activity.idleTime
-        let seconds = loop.context.configuration.stallSeconds
+        let seconds = loop.context.stallSeconds
         if !slot.isStallReported, idle > Int64(seconds * 1e9), let scope = exchanges.unansweredScope {
             slot.isStallReported = loop.context.noteUnanswered(attempt, at: scope)
         }

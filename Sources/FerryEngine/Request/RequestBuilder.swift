@@ -169,7 +169,7 @@ struct RequestBuilder: Sendable {
             let name = pair.name.lowercased()
             let isSecret = attempt.secrets.headers.contains { equalIgnoringCase($0.name, pair.name) }
             if isSecret || Self.ownedHeaders.contains(name) || isWithheld(name) { continue }
-            if !hop.keepsCredentials, !NonSecretFields.contains(lowercased: name) { continue }
+            if !hop.keepsCredentials, !NonSecretFields.contains(name) { continue }
             if name == "host", !hop.url.isSameOrigin(as: spec.request.webURL) { continue }
             if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
             named.insert(name)

@@ -329,15 +329,3 @@ func isTokenByte(_ byte: UInt8) -> Bool {
     default: false
     }
 }
-
-/// Field names are ASCII; nothing else is folded.
-func equalIgnoringCase(_ a: String, _ b: String) -> Bool {
-    guard a.utf8.count == b.utf8.count else { return false }
-    var others = b.utf8.makeIterator()
-    for byte in a.utf8 {
-        guard let other = others.next() else { return false }
-        if byte == other { continue }
-        guard byte | 0x20 == other | 0x20, (0x61...0x7A).contains(byte | 0x20) else { return false }
-    }
-    return true
-}

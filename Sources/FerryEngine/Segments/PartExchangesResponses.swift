@@ -24,7 +24,7 @@ extension PartExchanges {
             hop: part.hop, range: part.asked,
             hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil,
             hasBegunAgain: part.hasBegunAgain)
-        let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
+        let judge = ResponseJudge(spec: attempt.spec, egress: context.egress, isDecoded: false)
         switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
         case .follow(let hop, let delay): return .follow(hop, after: delay)
         case .beginAgain:

@@ -18,7 +18,7 @@ extension PartExchanges {
     }
 
     private func isIdle(_ part: SegmentPart) -> Bool {
-        part.exchange.idleTime > Int64(context.configuration.stallSeconds * 1e9)
+        part.exchange.idleTime > Int64(context.stallSeconds * 1e9)
     }
 
     /// Whether the rest of a part is all that is left to fetch. A part without a response may only be slow,

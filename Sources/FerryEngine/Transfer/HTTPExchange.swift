@@ -74,7 +74,7 @@ final class HTTPExchange: EasyDelegate {
         self.running = running
         self.owner = owner
         speed = LowSpeedWatch(
-            running.attempt.spec.lowSpeed, running.context.configuration.lowSpeed)
+            running.attempt.spec.lowSpeed, running.context.lowSpeed)
         lastActivity = running.loop.multi.now
     }
 

@@ -53,7 +53,7 @@ extension SerialExchanges: ExchangeOwner {
 
     func judge(isDecoded: Bool) -> ResponseJudge {
         ResponseJudge(
-            spec: attempt.spec, egress: context.configuration.egress, isDecoded: isDecoded,
+            spec: attempt.spec, egress: context.egress, isDecoded: isDecoded,
             hasNTLM: context.builder.supportsNTLM)
     }
 

@@ -3,14 +3,20 @@
 public enum NonSecretFields {
     /// Returns `true` if every reader may see the value of the field. Names are case-insensitive (RFC 9110
     /// §5.1).
-    public static func contains(_ name: String) -> Bool { contains(lowercased: name.lowercased()) }
-
-    /// Like `contains(_:)`, for a name in lower case.
-    public static func contains(lowercased name: String) -> Bool {
-        names.contains(name) || prefixes.contains { name.hasPrefix($0) }
+    public static func contains(_ name: String) -> Bool {
+        let length = name.utf8.count
+        let isNamed =
+            length < namesByLength.count && namesByLength[length].contains { equalIgnoringCase($0, name) }
+        return isNamed || prefixes.contains { name.lowercased().hasPrefix($0) }
     }
 
-    private static let names: Set<String> = [
+    /// The names, each in the list at its length.
+    private static let namesByLength: [[String]] = {
+        let lengthMax = names.reduce(0) { max($0, $1.utf8.count) }
+        return (0...lengthMax).map { length in names.filter { $0.utf8.count == length } }
+    }()
+
+    private static let names = [
         // Content and its negotiation (RFC 9110).
         "accept", "accept-charset", "accept-encoding", "accept-language", "accept-patch", "accept-post",
         "accept-ranges", "allow", "content-disposition", "content-encoding", "content-language",

@@ -331,7 +331,8 @@ struct SuspendTests {
         let second = try FerryProcess(settings.merging(["FERRY_STORAGE_ROOT": first.files]) { $1 })
         defer { second.remove() }
         let cancelled = try second.call("POST", "/v1/jobs/\(id)/cancel", "{}")
-        #expect(cancelled.status == 200 && cancelled.json["state"]?.string == "cancelled")
+        let job = try cancelled.json
+        #expect(cancelled.status == 200 && job["state"]?.string == "cancelled", "\(job)")
         #expect(becomes { names(in: first.files + "/d").isEmpty })
     }
 }

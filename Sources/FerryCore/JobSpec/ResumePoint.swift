@@ -24,19 +24,6 @@ public struct ResumePoint: Sendable, Equatable {
         self.location = location
     }
 
-    /// Returns where the bytes of a job are. `spec`: its fields, with their secrets if the point is sealed.
-    public init(_ record: JobRecord, _ spec: JobSpec) {
-        self.init(
-            tenant: record.tenant, job: record.id, url: spec.request.url,
-            originalURL: spec.request.original?.url, location: spec.contentLocation)
-    }
-
-    /// Returns where the bytes of a download are; `nil` for other jobs, and if the fields cannot be read.
-    public init?(of record: JobRecord) {
-        guard let spec = record.spec, spec.kind == .download else { return nil }
-        self.init(record, spec)
-    }
-
     private static let type = "resume_data"
 
     /// Returns the JSON to encrypt.

@@ -396,7 +396,7 @@ public enum Limits {
     /// Time for which a node may leave a transaction idle, in seconds. Shorter than the time after which a
     /// statement that waits for a lock is cancelled: the locks of a frozen node are free before.
     /// If exceeded: PostgreSQL ends the transaction and its session.
-    public static let idleTransactionSeconds = 4.0
+    public static let idleTransactionSeconds = 10.0
     /// Time for which a connection adds to one row of counts, in seconds.
     /// If exceeded: it starts another row.
     public static let shardSeconds = 2

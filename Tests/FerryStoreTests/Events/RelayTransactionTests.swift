@@ -53,7 +53,7 @@ struct RelayTransactionTests {
         let job = try node.submit(newJob(session: "s"))
         // The relay stops waiting after 20 s.
         #expect(
-            eventually(seconds: 15) { (try? log().events.first?.record.job) == job.id },
+            eventually(seconds: 18) { (try? log().events.first?.record.job) == job.id },
             "the event has a number")
     }
 

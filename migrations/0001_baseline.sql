@@ -1236,7 +1236,7 @@ CREATE TABLE schedules (
     skipped_count bigint NOT NULL DEFAULT 0,
     -- Grows with every change by a client, not with runs.
     revision integer NOT NULL DEFAULT 1,
-    -- The next occurrence waits for the end of an earlier one's job.
+    -- The next occurrence waits for the end of an earlier one's jobs.
     is_held boolean NOT NULL DEFAULT false,
     -- Jobs of earlier occurrences matter.
     watches_jobs boolean NOT NULL,
@@ -1250,13 +1250,17 @@ CREATE TABLE schedules (
     -- When an occurrence was last skipped.
     last_skipped_at timestamptz,
     tenant text NOT NULL,
-    -- The accepted fields but the job, a JSON object.
+    -- The accepted fields but the jobs, a JSON object.
     definition text NOT NULL,
-    -- The job, as in jobs, with placeholders.
-    spec text NOT NULL,
-    -- As in jobs.
-    secrets bytea,
-    payload bytea,
+    -- The jobs of a run, in their order: as in jobs, with placeholders. An element of `secrets` or `payloads`
+    -- is null if the job has none.
+    specs text[] NOT NULL,
+    secrets bytea[] NOT NULL,
+    payloads bytea[] NOT NULL,
+    -- Of a list of jobs: the group of those that name none, and whether each run closes it. Null if the
+    -- client gave one job.
+    job_group text,
+    closes_group boolean,
     -- Why an occurrence was last skipped (ScheduleSkip in the source).
     skip_reason text,
     CONSTRAINT schedules_pkey PRIMARY KEY (id)
@@ -1268,12 +1272,14 @@ CREATE INDEX schedules_due ON schedules (next_run_at) WHERE next_run_at IS NOT N
 -- Used by list_schedules.
 CREATE INDEX schedules_tenant ON schedules (tenant, id) WHERE tenant IS NOT NULL;
 
--- The job of each occurrence: written once, in the transaction that inserts the job.
+-- The jobs of each occurrence: written once, in the transaction that inserts the jobs.
 CREATE TABLE schedule_runs (
     schedule uuid NOT NULL,
     scheduled_at timestamptz NOT NULL,
     job uuid NOT NULL,
-    CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule, scheduled_at)
+    -- Place of the job in the schedule's list, from 0.
+    place integer NOT NULL,
+    CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule, scheduled_at, place)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Housekeeping scans it again and again.

@@ -25,7 +25,8 @@ def _jobs(body):
 
 
 def _simplify_schedule(body):
-    """Only the service knows what is a cron expression and a place, and which times lie ahead."""
+    """Only the service knows what is a cron expression, a place, and a group's name with placeholders, and which
+    times lie ahead."""
     if isinstance(body.get("cron"), str) and 0 < len(body["cron"]) <= 512:
         body["cron"] = "0 6 * * *"
     if isinstance(body.get("time_zone"), str) and 0 < len(body["time_zone"]) <= 64:
@@ -33,10 +34,15 @@ def _simplify_schedule(body):
     for name in ("start_at", "end_at"):
         if _is_time(body.get(name)):
             body[name] = None
-    schedule = body["job"].get("schedule")
-    for name in ("earliest_begin_at", "deadline_at"):
-        if isinstance(schedule, dict) and _is_time(schedule.get(name)):
-            schedule[name] = None
+    if isinstance(body.get("group"), str) and 0 < len(body["group"]) <= 512:
+        body["group"] = "night-{scheduled_at:date}"
+    if body.get("close_group") is True and body.get("group") is None:
+        body["close_group"] = False
+    for job in _jobs(body)[1:]:
+        schedule = job.get("schedule")
+        for name in ("earliest_begin_at", "deadline_at"):
+            if isinstance(schedule, dict) and _is_time(schedule.get(name)):
+                schedule[name] = None
 
 
 _JOB = "job_[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}"
@@ -184,7 +190,7 @@ def _is_time(text):
 @schemathesis.hook
 def map_body(context, body):
     """One field bounds another here: max_delay is not below initial_delay (docs/errors.md, `invalid_value`)."""
-    if isinstance(body, dict) and isinstance(body.get("job"), dict):
+    if isinstance(body, dict) and (isinstance(body.get("job"), dict) or "cron" in body or "interval" in body):
         _simplify_schedule(body)
     if isinstance(body, dict) and isinstance(body.get("windows"), list):
         _simplify_windows(body["windows"])

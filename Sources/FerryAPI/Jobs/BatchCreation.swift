@@ -31,9 +31,7 @@ final class BatchCreation: Sendable {
     /// `POST /v1/jobs/batch`
     func create(_ request: RequestContext) throws(Problem) {
         try request.needMediaType(["application/json"] + lineTypes)
-        // A hundred jobs take a millisecond. More would delay the other requests of the server's thread.
-        guard request.body.count > 131_072 else { return try submit(request) }
-        batches.run { [self] in request.run { () throws(Problem) in try submit(request) } }
+        try batches.run(request) { [self] () throws(Problem) in try submit(request) }
     }
 
     private func submit(_ request: RequestContext) throws(Problem) {
@@ -211,7 +209,8 @@ private final class EarlierJobs {
     subscript(index: Int) -> JobID? { identifiers.indices.contains(index) ? identifiers[index] : nil }
 }
 
-private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContext) {
+/// Responds with the accepted jobs of a batch, or of a run of a schedule.
+func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContext) {
     let answer = BatchAnswer(
         jobs: accepted.jobs.map { BatchAnswer.Entry(id: $0.id, state: $0.state, isNew: $0.isNew) })
     request.send(
@@ -220,9 +219,9 @@ private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContex
         accepted.isReplay ? replayed : [])
 }
 
-/// The response of `POST /v1/jobs/batch`.
+/// The response of `POST /v1/jobs/batch`, and of a run of a schedule with several jobs.
 struct BatchAnswer: ShownObject {
-    static let summary = "The accepted jobs of a batch."
+    static let summary = "The accepted jobs of a batch, or of a run of a schedule."
     static let schemaName = "BatchAnswer"
 
     fileprivate let jobs: [Entry]

@@ -1,3 +1,4 @@
+internal import FerryCore
 internal import Sys
 
 /// A thread for requests that take milliseconds to parse, so that they do not block the server's threads.
@@ -19,6 +20,15 @@ final class BatchThread: Sendable {
     /// the responses.
     func run(_ work: @escaping @Sendable () -> Void) {
         if !mailbox.send(work) { work() }
+    }
+
+    /// Handles a request that may have many jobs: a large one on this thread. A hundred jobs take a
+    /// millisecond; more would delay the other requests of the server's thread.
+    func run(
+        _ request: RequestContext, _ work: @escaping @Sendable () throws(Problem) -> Void
+    ) throws(Problem) {
+        guard request.body.count > 131_072 else { return try work() }
+        run { request.run(work) }
     }
 
     /// Ends the thread after the queued work. Idempotent.

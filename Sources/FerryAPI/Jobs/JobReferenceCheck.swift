@@ -85,19 +85,22 @@ final class JobReferenceCheck: Sendable {
             })
     }
 
-    /// Like `check`, for the files that one job sends: the job of a schedule, or a retry. `place`: JSON
-    /// Pointer to the job.
+    /// Like `check`, for the files that jobs send: those of a schedule, or a retry. A file of a job on which
+    /// the sender depends is that of an earlier job of the same list.
     func checkSources(
-        of spec: JobSpec, _ request: RequestContext, _ key: Submission.Idempotency?, place: String,
-        then: @escaping @Sendable () -> Void
+        of specs: [JobSpec], _ request: RequestContext, _ key: Submission.Idempotency?,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
     ) {
-        let sources = Set(spec.sourceJobs.map(\.job))
+        let sources = Set(
+            specs.flatMap { spec in
+                spec.sourceJobs.map(\.job).filter { !spec.schedule.dependsOn.contains($0) }
+            })
         guard !sources.isEmpty else { return then() }
         reader.missing(
             Array(sources), tenant: request.tenant,
             reply: request.onSuccess { [self] missing in
                 guard missing.isEmpty else {
-                    return refuseNew(missing, of: [spec], request, key, place: { _ in place }, then: then)
+                    return refuseNew(missing, of: specs, request, key, place: place, then: then)
                 }
                 then()
             })

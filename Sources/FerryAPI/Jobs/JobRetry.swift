@@ -36,7 +36,7 @@ final class JobRetry: Sendable {
             } catch {
                 return submission.refuse(request, key, error)
             }
-            references.checkSources(of: job.spec, request, key, place: "#") { [self] in
+            references.checkSources(of: [job.spec], request, key, place: { _ in "#" }) { [self] in
                 // Without an epoch: the new job keeps the session configuration of the first one.
                 submission.submit(
                     job, request, key, sessionEpoch: nil,

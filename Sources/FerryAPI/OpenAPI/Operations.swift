@@ -286,15 +286,17 @@ extension Operation {
         case .readSchedule: .read("Read a schedule", "The schedule.", "ScheduleView")
         case .replaceSchedule:
             .change(
-                "Replace a schedule, including its job and secrets", .json("ScheduleRequest"),
+                "Replace a schedule, including its jobs and secrets", .json("ScheduleRequest"),
                 "The replaced schedule.", "ScheduleView")
         case .deleteSchedule: .delete("Delete a schedule; its jobs are kept", "The schedule is deleted.")
         case .runSchedule:
             OperationDescription(
-                "Submit the job of a schedule now", ["IdempotencyKey", "Traceparent"], .empty,
-                .created("The job.", "Job"),
+                "Submit the jobs of a schedule now", ["IdempotencyKey", "Traceparent"], .empty,
                 .init(
-                    200, "A job that exists and has the unique key.", json("Job"),
+                    201, "The job, or the accepted jobs of a schedule with several jobs, in order.",
+                    runContent, ["Location", "ETag", "Idempotency-Replayed"]),
+                .init(
+                    200, "Jobs that exist and have the unique keys of all submitted ones.", runContent,
                     ["Location", "ETag", "Idempotency-Replayed"]))
         default:
             .change(
@@ -411,4 +413,8 @@ private let batchContent = #"""
      "application/x-ndjson": {"schema": {"type": "string", "description": "A job per line."}},
      "application/ndjson": {"schema": {"type": "string", "description": "A job per line."}},
      "application/jsonl": {"schema": {"type": "string", "description": "A job per line."}}}
+    """#
+private let runContent = #"""
+    {"application/json": {"schema": {"oneOf": [
+        {"$ref": "#/components/schemas/Job"}, {"$ref": "#/components/schemas/BatchAnswer"}]}}}
     """#

@@ -16,17 +16,17 @@ package protocol ScheduleStore: Sendable {
     /// Replies with schedules, newest first, only those before `before`.
     func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
-    /// Changes a schedule, and its job unless `job` is `nil`. The store may call `change` more than
+    /// Changes a schedule, and its jobs unless `jobs` is `nil`. The store may call `change` more than
     /// once.
     func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, jobs: ScheduleJobs?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
     /// Deletes a schedule.
     func deleteSchedule(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
-    /// Submits the schedule's job now, in addition to its times.
+    /// Submits the schedule's jobs now, in addition to its times.
     func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
-        reply: @escaping Reply<Created<JobRecord>>)
+        reply: @escaping Reply<ScheduleRun>)
 }
 
 /// Creates, shows, changes, runs and deletes schedules.
@@ -38,10 +38,11 @@ final class ScheduleHandlers: Sendable {
     private let validation: JobValidation
     private let references: JobReferenceCheck
     private let view: JobView
+    private let batches: BatchThread
 
     init(
         _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
-        _ references: JobReferenceCheck, _ view: JobView
+        _ references: JobReferenceCheck, _ view: JobView, _ batches: BatchThread
     ) {
         store = ports.store.schedules
         zones = ports.zones
@@ -50,10 +51,15 @@ final class ScheduleHandlers: Sendable {
         self.validation = validation
         self.references = references
         self.view = view
+        self.batches = batches
     }
 
     /// `POST /v1/schedules`
     func create(_ request: RequestContext) throws(Problem) {
+        try batches.run(request) { [self] () throws(Problem) in try createNow(request) }
+    }
+
+    private func createNow(_ request: RequestContext) throws(Problem) {
         let json = try request.json()
         let key = try request.idempotency([json])
         let valid: ValidatedSchedule
@@ -63,9 +69,10 @@ final class ScheduleHandlers: Sendable {
             return refuse(request, key, error)
         }
         let schedule = NewSchedule(
-            id: identifiers.make(), tenant: request.tenant, spec: valid.spec,
-            job: valid.job)
-        references.checkSources(of: valid.job.spec, request, key, place: "#/job") { [store] in
+            id: identifiers.make(), tenant: request.tenant, spec: valid.spec, jobs: valid.jobs)
+        references.checkSources(
+            of: valid.jobs.requests.map(\.spec), request, key, place: valid.jobs.place
+        ) { [store] in
             store.createSchedule(
                 schedule, key, reply: request.onSuccess { sendCreated($0, request) })
         }
@@ -85,10 +92,22 @@ final class ScheduleHandlers: Sendable {
         _ json: JSONView, _ request: RequestContext
     ) throws(Problem) -> ValidatedSchedule {
         let sessions = validation.sessions(of: request)
-        return try valid(
-            try ValidatedSchedule(json, zones: zones, now: clock.now()) { job throws(InvalidFields) in
-                try validation.validate(job, at: "#/job", request, sessions)
+        // The jobs of a sample run.
+        var jobs: [NewJob] = []
+        let schedule = try valid(
+            try ValidatedSchedule(json, zones: zones, now: clock.now()) {
+                json, pointer, earlierJob throws(InvalidFields) in
+                let job = try validation.validate(
+                    json, at: pointer, request, sessions, earlierJob: earlierJob)
+                jobs.append(
+                    NewJob(
+                        id: JobID(placeInList: jobs.count), tenant: request.tenant, job, specJSON: [],
+                        sealedSecrets: nil, traceparent: nil, retryOf: nil))
+                return job
             })
+        let conflicts = BatchDestinations(jobs).conflicts(place: schedule.jobs.place)
+        guard conflicts.isEmpty else { throw Problem(InvalidFields(conflicts)) }
+        return schedule
     }
 
     /// `GET /v1/schedules`
@@ -111,12 +130,18 @@ final class ScheduleHandlers: Sendable {
             reply: request.onSuccess { send($0, 200, request) })
     }
 
-    /// `PUT /v1/schedules/{id}`: replaces the whole schedule, its job included.
+    /// `PUT /v1/schedules/{id}`: replaces the whole schedule, its jobs included.
     func replace(_ request: RequestContext) throws(Problem) {
+        try batches.run(request) { [self] () throws(Problem) in try replaceNow(request) }
+    }
+
+    private func replaceNow(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(ScheduleID.self)
         let valid = try validatedSchedule(request.json(), request)
-        references.checkSources(of: valid.job.spec, request, nil, place: "#/job") { [self] in
-            change(id, request, job: valid.job) { _ in valid.spec }
+        references.checkSources(
+            of: valid.jobs.requests.map(\.spec), request, nil, place: valid.jobs.place
+        ) { [self] in
+            change(id, request, jobs: valid.jobs) { _ in valid.spec }
         }
     }
 
@@ -136,9 +161,13 @@ final class ScheduleHandlers: Sendable {
         store.runSchedule(
             id, tenant: request.tenant, try request.idempotency(),
             traceparent: traceContext(request.fields),
-            reply: request.onSuccess { [view] created in
-                view.sendCreated(
-                    created.record, isReplay: created.isReplay, isNew: created.isNew, to: request)
+            reply: request.onSuccess { [view] run in
+                switch run {
+                case .job(let created):
+                    view.sendCreated(
+                        created.record, isReplay: created.isReplay, isNew: created.isNew, to: request)
+                case .jobs(let accepted): sendBatch(accepted, request)
+                }
             })
     }
 
@@ -167,7 +196,7 @@ final class ScheduleHandlers: Sendable {
     }
 
     private func enable(_ id: ScheduleID, _ request: RequestContext, _ isEnabled: Bool) {
-        change(id, request, job: nil) { spec in
+        change(id, request, jobs: nil) { spec in
             var spec = spec
             spec.isEnabled = isEnabled
             return spec
@@ -175,13 +204,13 @@ final class ScheduleHandlers: Sendable {
     }
 
     private func change(
-        _ id: ScheduleID, _ request: RequestContext, job: JobRequest?,
+        _ id: ScheduleID, _ request: RequestContext, jobs: ScheduleJobs?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec
     ) {
         request.changing(
             { [store] revision, reply in
                 store.changeSchedule(
-                    id, tenant: request.tenant, revision: revision, job: job, change, reply: reply)
+                    id, tenant: request.tenant, revision: revision, jobs: jobs, change, reply: reply)
             }, then: request.onSuccess { send($0, 200, request) })
     }
 }
@@ -198,6 +227,13 @@ private func send(
 ) {
     request.send(status, tag: entityTag(revision: record.revision), extra) {
         record.view(for: request.disclosure)
-            .shown(isRedacted: false, reservingCapacity: record.template.json.count + 2_048)
+            .shown(
+                isRedacted: false,
+                reservingCapacity: record.templates.reduce(2_048) { $0 + $1.json.count })
     }
+}
+
+extension ScheduleJobs {
+    /// Returns the JSON Pointer to a job in the body of the schedule.
+    fileprivate func place(_ index: Int) -> String { list == nil ? "#/job" : "#/jobs/\(index)" }
 }

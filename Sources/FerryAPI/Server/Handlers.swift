@@ -57,7 +57,7 @@ final class Handlers: Sendable {
         groupOperations = GroupOperations(ports.store.groups, bulkOperations)
         content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
-        schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
+        schedules = ScheduleHandlers(ports, identifiers, validation, references, view, batches)
         windows = WindowHandlers(ports)
         events = EventHandlers(ports.store, streams)
         webhooks = WebhookHandlers(ports, node, identifiers)

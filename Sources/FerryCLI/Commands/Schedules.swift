@@ -39,7 +39,7 @@ package struct Schedules: ParsableCommand {
                 [
                     schedule["id"]?.string ?? "", timesText(schedule), schedule["time_zone"]?.string ?? "",
                     schedule["next_run_at"]?.string ?? "-", schedule["last_run_at"]?.string ?? "-",
-                    schedule["job"]?["request"]?["url"]?.string ?? "",
+                    jobsText(schedule),
                 ]
             }
             let lines = tableLines(
@@ -91,9 +91,9 @@ package struct Schedules: ParsableCommand {
     /// `ferry schedules run`.
     package struct Run: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Submits a schedule's job now and prints its identifier.")
+            abstract: "Submits a schedule's jobs now and prints their identifiers.")
         @Argument(help: "Identifier of the schedule.") var id: String
-        @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
+        @Option(name: .long, help: "Idempotency key: the same key returns the same jobs.")
         var idempotencyKey: String?
         @OptionGroup var client: ClientOptions
 
@@ -103,7 +103,10 @@ package struct Schedules: ParsableCommand {
             let response = try client.service().send(
                 "POST", "/v1/schedules/\(percentEncoded(id))/run", body: Array("{}".utf8),
                 idempotencyKey: idempotencyKey)
-            try printIdentifier(response, client)
+            guard let jobs = response.json["data"]?.array, !client.json else {
+                return try printIdentifier(response, client)
+            }
+            for job in jobs { try Console.current.data(line: job["id"]?.string ?? "") }
         }
     }
 
@@ -163,6 +166,12 @@ private func timesText(_ schedule: JSON) -> String {
     return schedule["interval"]?.double.map { "every \(durationText($0))" } ?? "-"
 }
 
+/// Returns the URL of a schedule's job, or what its jobs have in common.
+private func jobsText(_ schedule: JSON) -> String {
+    if let job = schedule["job"] { return job["request"]?["url"]?.string ?? "" }
+    return schedule["group"]?.string.map { "jobs of the group \($0)" } ?? "several jobs"
+}
+
 /// Returns the lines of `show`: a name and a value each, without missing values.
 private func scheduleLines(_ schedule: JSON) -> [String] {
     let counts = schedule["counts"]
@@ -178,6 +187,8 @@ private func scheduleLines(_ schedule: JSON) -> [String] {
         ("skipped", counts?["skipped"]?.integer.map { "\($0)" }),
         ("kind", schedule["job"]?["kind"]?.string), ("url", schedule["job"]?["request"]?["url"]?.string),
         ("path", schedule["job"]?["destination"]?["path"]?.string),
+        ("jobs", schedule["jobs"]?.array.map { "\($0.count)" }), ("group", schedule["group"]?.string),
+        ("close group", schedule["close_group"]?.bool.map { $0 ? "yes" : "no" }),
     ]
     return rows.compactMap { name, value in value.map { "\(name):".padded(to: 14) + $0 } }
 }

@@ -15,11 +15,12 @@ public enum JobDependency: FieldValue, Hashable {
         return GroupReference.decode(json, rule, place).map { .group($0.group) }
     }
     public static func restore(_ json: JSON) -> Self? {
-        JobID.restore(json).map(Self.job) ?? GroupReference.restore(json).map { .group($0.group) }
+        if let reference = JobReference.restore(json) { return .job(reference.id) }
+        return GroupReference.restore(json).map { .group($0.group) }
     }
     public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         switch self {
-        case .job(let job): job.encode(into: &writer, isRedacted: isRedacted)
+        case .job(let job): JobReference(id: job).encode(into: &writer, isRedacted: isRedacted)
         case .group(let name): GroupReference(name).encode(into: &writer, isRedacted: isRedacted)
         }
     }

@@ -167,9 +167,30 @@ struct JobReference: FieldValue {
         place.context.namedEarlierJobs.insert(job)
         return JobReference(id: job)
     }
-    static func restore(_ json: JSON) -> JobReference? { JobID.restore(json).map(JobReference.init) }
-    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(id) }
+    static func restore(_ json: JSON) -> JobReference? {
+        guard let text = json.string, text.hasPrefix(placePrefix) else {
+            return JobID.restore(json).map(JobReference.init)
+        }
+        // A job of a schedule's list.
+        return UInt16(text.dropFirst(placePrefix.count)).flatMap { JobID(placeInList: Int($0)) }
+            .map(JobReference.init)
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        guard let place = id.placeInList else { return writer.value(id) }
+        writer.value("\(Self.placePrefix)\(place)")
+    }
     static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("type", "string"), .pattern("^(\(JobID.identifierPattern)|#/jobs/[0-9]{1,5})$")]
+    }
+}
+
+extension JobID {
+    /// Creates the identifier that stands for the job at this place of a schedule's list. In each run the
+    /// new job's identifier replaces it. No job has it: its time of creation is thousands of years ahead.
+    public init(placeInList place: Int) { self.init(high: .max, low: UInt64(place)) }
+
+    /// The place in a schedule's list for which the identifier stands; `nil` for the identifier of a job.
+    public var placeInList: Int? {
+        high == .max && low < UInt64(Limits.scheduleJobCountMax) ? Int(low) : nil
     }
 }

@@ -4,16 +4,20 @@ public struct ScheduleOccurrence: Sendable, Equatable {
     public let schedule: ScheduleID
     /// Time of the occurrence.
     public let scheduledAt: Timestamp
+    /// Place of the job in the schedule's list, from 0, or `nil` if the schedule has one `job`.
+    public let place: Int?
 
     /// Creates an occurrence.
-    public init(schedule: ScheduleID, scheduledAt: Timestamp) {
+    public init(schedule: ScheduleID, scheduledAt: Timestamp, place: Int? = nil) {
         self.schedule = schedule
         self.scheduledAt = scheduledAt
+        self.place = place
     }
 
     init(stored: StoredObject) throws(StoredJSONError) {
         schedule = try stored.need(stored.string("schedule").flatMap { ScheduleID($0) }, "schedule")
         scheduledAt = try stored.need(try stored.timestamp("at"), "at")
+        place = stored.integer("place").map { Int($0) }
     }
 
     func store(into writer: inout JSONWriter) {
@@ -21,6 +25,7 @@ public struct ScheduleOccurrence: Sendable, Equatable {
         writer.beginObject()
         writer.member("schedule", schedule)
         writer.member("at", scheduledAt)
+        if let place { writer.member("place", Int64(place)) }
         writer.endObject()
     }
 }

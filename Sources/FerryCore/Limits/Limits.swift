@@ -359,11 +359,21 @@ public enum Limits {
     /// Age of missed and queued occurrences that are made up for, in seconds.
     /// If exceeded: dropped and counted.
     public static let scheduleCatchUpSeconds = 86_400.0
-    /// Latest runs of a schedule that `overlap` looks at.
+    /// Jobs of each run of a schedule.
+    /// If exceeded: 422.
+    public static let scheduleJobCountMax = 1_000
+    /// `group` of a schedule, in bytes, with its placeholders.
+    /// If exceeded: 422.
+    public static let scheduleGroupByteCountMax = 512
+    /// Latest jobs of a schedule that `overlap` looks at.
+    /// Besides them, it looks at all jobs of the last run.
     public static let scheduleOverlapMax = 100
     /// Schedules that one transaction submits for.
     /// If exceeded: the next transaction continues.
     public static let scheduleBatchMax = 200
+    /// Jobs of schedules that one transaction reads, in bytes as PostgreSQL stores them.
+    /// If exceeded: the next transaction continues.
+    public static let scheduleBatchByteCountMax: Int64 = 4 << 20
     /// Off-peak windows.
     /// If exceeded: 422.
     public static let windowCountMax = 32

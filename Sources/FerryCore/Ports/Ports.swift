@@ -37,11 +37,13 @@ public struct Submission: Sendable {
         self.reply = reply
     }
 
-    /// Creates the part of a submission that inserts `jobs` in place of its own, without its key.
+    /// Creates the part of a submission that inserts `jobs` in place of its own, without its key. A run of a
+    /// schedule without new jobs is skipped: it does not close its group.
     public init(_ submission: Submission, inserting jobs: [NewJob]) {
         self.jobs = jobs
         idempotency = nil
-        closedGroup = submission.closedGroup
+        let isSkipped = jobs.isEmpty && submission.jobs.contains { $0.spec.occurrence != nil }
+        closedGroup = isSkipped ? nil : submission.closedGroup
         tenant = submission.tenant
         hasUniqueJobs = submission.hasUniqueJobs
         sessionEpoch = submission.sessionEpoch
@@ -160,6 +162,14 @@ public struct Created<Record: Sendable>: Sendable {
         self.record = record
         self.isReplay = isReplay
     }
+}
+
+/// Response to a run of a schedule that a client has requested.
+public enum ScheduleRun: Sendable {
+    /// The job of a schedule with `job`.
+    case job(Created<JobRecord>)
+    /// The jobs of a schedule with `jobs`.
+    case jobs(Submission.Accepted)
 }
 
 /// Runs attempts. May be called on any thread. Every attempt that begins leads to exactly one result at the

@@ -1,4 +1,4 @@
-/// A validated schedule that is about to be stored, with the template of its jobs.
+/// A validated schedule that is about to be stored, with the templates of its jobs.
 public struct NewSchedule: Sendable {
     /// Identifier of the schedule.
     public let id: ScheduleID
@@ -6,15 +6,15 @@ public struct NewSchedule: Sendable {
     public let tenant: String
     /// Configuration.
     public let spec: ScheduleSpec
-    /// Its job; URL and path may have placeholders.
-    public let job: JobRequest
+    /// Its jobs; their texts may have placeholders.
+    public let jobs: ScheduleJobs
 
     /// Creates a new schedule.
-    public init(id: ScheduleID, tenant: String, spec: ScheduleSpec, job: JobRequest) {
+    public init(id: ScheduleID, tenant: String, spec: ScheduleSpec, jobs: ScheduleJobs) {
         self.id = id
         self.tenant = tenant
         self.spec = spec
-        self.job = job
+        self.jobs = jobs
     }
 }
 
@@ -41,15 +41,17 @@ public struct ScheduleRecord: Sendable {
     public var updatedAt: Timestamp
     /// Configuration.
     public var spec: ScheduleSpec
-    /// Template of its jobs.
-    public var template: StoredSpec
+    /// Templates of its jobs, in the order of the list. Empty if the list was not read.
+    public var templates: [StoredSpec]
+    /// Rules of the list, or `nil` if the schedule has one `job`.
+    public var list: ScheduleJobs.List?
     /// Next occurrence and the time of its run, or `nil`.
     public var nextScheduledAt: Timestamp?
     public var nextRunAt: Timestamp?
     /// Last occurrence with a job and the time of its submission, or `nil`.
     public var lastScheduledAt: Timestamp?
     public var lastRunAt: Timestamp?
-    /// Job of that occurrence, or `nil`.
+    /// Job of that occurrence, of a list the first one that was new; or `nil`.
     public var lastJob: JobID?
     /// Numbers of occurrences.
     public var counts = Counts()
@@ -59,7 +61,7 @@ public struct ScheduleRecord: Sendable {
     /// Creates a record.
     public init(
         id: ScheduleID, tenant: String, revision: Int32, createdAt: Timestamp, updatedAt: Timestamp,
-        spec: ScheduleSpec, template: StoredSpec
+        spec: ScheduleSpec, templates: [StoredSpec], list: ScheduleJobs.List?
     ) {
         self.id = id
         self.tenant = tenant
@@ -67,12 +69,14 @@ public struct ScheduleRecord: Sendable {
         self.createdAt = createdAt
         self.updatedAt = updatedAt
         self.spec = spec
-        self.template = template
+        self.templates = templates
+        self.list = list
     }
 
     /// Returns the schedule as the reader may see it.
     public func view(for disclosure: Disclosure) -> ShownSchedule {
-        ShownSchedule(record: self, job: .init(stored: template, disclosure: disclosure))
+        let jobs = templates.map { ShownSchedule.Template(stored: $0, disclosure: disclosure) }
+        return ShownSchedule(record: self, templates: jobs)
     }
 }
 
@@ -83,7 +87,12 @@ public struct ShownSchedule: ShownObject {
     public static let schemaName = "ScheduleView"
 
     fileprivate let record: ScheduleRecord
-    fileprivate let job: Template
+    fileprivate let templates: [Template]
+
+    /// The job of a schedule with `job`.
+    private var job: Template? { record.list == nil ? templates.first : nil }
+    /// The jobs of a schedule with `jobs`, unless they were not read.
+    private var jobs: [Template]? { record.list == nil || templates.isEmpty ? nil : templates }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.record.id, "Identifier of the schedule.")
@@ -101,10 +110,22 @@ public struct ShownSchedule: ShownObject {
                 + "unfinished.")
         list.member("last_scheduled_at", \.record.lastScheduledAt, "Last occurrence with a job.")
         list.member("last_run_at", \.record.lastRunAt, "Time of its submission.")
-        list.member("last_job", \.record.lastJob, "Its job.")
+        list.member("last_job", \.record.lastJob, "Its job; of several ones the first that was new.")
         list.member("counts", \.record.counts, "Numbers of occurrences.")
         list.member("last_skip", \.record.lastSkip, "The last skipped occurrence.")
-        list.member("job", \.job, "The template of the jobs, with the members of a job that a client gives.")
+        list.optional(
+            "job", \.job,
+            "The template of the jobs, with the members of a job that a client gives. Absent if the schedule "
+                + "has several jobs.")
+        list.optional(
+            "jobs", \.jobs,
+            "The templates of the jobs of a run. Absent if the schedule has job, and in lists of schedules.")
+        list.optional(
+            "group", { $0.record.list.map(\.group) },
+            "Group of the jobs that name none, with its placeholders. Absent if the schedule has job.")
+        list.optional(
+            "close_group", \.record.list?.closesGroup,
+            "Whether each run closes the group. Absent if the schedule has job.")
     }
 
     /// The template of the jobs.
@@ -140,12 +161,14 @@ public struct ScheduleSkip: Sendable, Equatable {
         case tooManyJobs = "too_many_jobs"
         case quotaExceeded = "quota_exceeded"
         case storageQuotaExceeded = "storage_quota_exceeded"
-        /// The group of its job is closed.
+        /// The group of one of its jobs is closed.
         case groupClosed = "group_closed"
         /// The tenant has too many groups.
         case limitReached = "limit_reached"
-        /// Another job has the unique key of its job.
+        /// Other jobs have the unique keys of all its jobs.
         case uniqueKeyTaken = "unique_key_taken"
+        /// A job with dependencies would join a group on which a job depends.
+        case groupAwaited = "group_awaited"
     }
 
     /// Time of the decision.

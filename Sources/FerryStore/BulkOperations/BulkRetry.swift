@@ -49,7 +49,7 @@ struct BulkRetry {
             switch repeated(stored.record, source, sessions, files) {
             case .failure(let refusal): counts.add(refusal.reason)
             case .success(let job):
-                if let refusal = try insertion.admission.refusal(of: job, &admitted, &connection) {
+                if let refusal = try insertion.admission.refusal(of: [job], &admitted, &connection) {
                     // A limit of the tenant is reached: the operation waits until jobs have ended, or the
                     // next day has begun.
                     outcome.stoppedBefore = (id, min(Self.waitMax, max(1, refusal.retryAfter ?? 1)))

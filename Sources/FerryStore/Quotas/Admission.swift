@@ -205,7 +205,7 @@ final class Admission: Sendable {
 struct AdmittedJobs: Sendable {
     fileprivate var counts: [String: Int] = [:]
 
-    mutating func add(_ tenant: String) { counts[tenant, default: 0] += 1 }
+    mutating func add(_ count: Int, of tenant: String) { counts[tenant, default: 0] += count }
 }
 
 extension Admission {

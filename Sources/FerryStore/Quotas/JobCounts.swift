@@ -22,17 +22,17 @@ extension Admission {
         }
     }
 
-    /// Admits one job in a transaction, before it inserts any, and counts the tenant's jobs if only that
-    /// tells. Returns the refusal, or `nil` if the job is admitted.
+    /// Admits jobs of one tenant in a transaction, before it inserts any, and counts the tenant's jobs if
+    /// only that tells. Returns the refusal, or `nil` if all jobs are admitted.
     func refusal(
-        of job: NewJob, _ admitted: inout AdmittedJobs, _ connection: inout Connection
+        of jobs: [NewJob], _ admitted: inout AdmittedJobs, _ connection: inout Connection
     ) throws(PostgresError) -> StoreError? {
-        let tenant = job.tenant
+        guard let tenant = jobs.first?.tenant else { return nil }
         // A count that another thread begins meanwhile makes this one void.
         for _ in 0..<3 {
-            switch admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
+            switch admit(jobs.count, of: tenant, storesBytes: jobs.contains(where: \.spec.storesBytes)) {
             case .admitted:
-                admitted.add(tenant)
+                admitted.add(jobs.count, of: tenant)
                 return nil
             case .refused(let error): return error
             case .needsCount(let at):

@@ -1,7 +1,6 @@
 package import FerryCore
 import Logging
 import Postgres
-import Synchronization
 import Sys
 
 /// Reads, changes and runs schedules. Any thread.
@@ -35,7 +34,7 @@ package final class ScheduleCommands: Sendable {
                 of: schedule.spec, schedule.id, createdAt: now, now, insertion.context.configuration)
             parameters.append(bool: schedule.spec.overlap != .allow)
             parameters.append(text: schedule.spec.encode())
-            parameters.append(job: schedule.job, insertion.context.configuration)
+            parameters.append(jobs: schedule.jobs, insertion.context.configuration)
             parameters.append(text: idempotency?.route)
             parameters.append(text: idempotency?.key)
             parameters.append(bytea: idempotency?.fingerprint)
@@ -70,7 +69,9 @@ package final class ScheduleCommands: Sendable {
         var record = ScheduleRecord(
             id: first.id(), tenant: schedule.tenant, revision: 1, createdAt: first.at,
             updatedAt: first.at, spec: schedule.spec,
-            template: StoredSpec(schedule.job.spec.encodeStored(insertion.context.configuration.seal)))
+            templates: schedule.jobs.requests.map {
+                StoredSpec($0.spec.encodeStored(insertion.context.configuration.seal))
+            }, list: schedule.jobs.list)
         if let next = schedule.spec.next(
             record.id, createdAt: first.at, after: first.at, insertion.context.configuration)
         {
@@ -135,18 +136,18 @@ package final class ScheduleCommands: Sendable {
         }
     }
 
-    /// Replaces the definition of a schedule, and its job if `job` is given. If the times stay the same,
+    /// Replaces the definition of a schedule, and its jobs if `jobs` is given. If the times stay the same,
     /// an occurrence that is due stays due; otherwise the next occurrence comes after the current time.
     /// `change` may be called more than once. Fails with `stale` if the revision differs.
     package func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, jobs: ScheduleJobs?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         let insertion = insertion
         changeScheduleRow("change_schedule", id, tenant, revision, insertion.signals.waking(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
-            if job == nil, spec == stored.record.spec { return stored.record }
+            if jobs == nil, spec == stored.record.spec { return stored.record }
             let now = insertion.context.clock.now()
             var parameters = Parameters()
             parameters.append(id)
@@ -160,7 +161,7 @@ package final class ScheduleCommands: Sendable {
             }
             parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
-            parameters.append(job: job, insertion.context.configuration)
+            parameters.append(jobs: jobs, insertion.context.configuration)
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
@@ -189,127 +190,23 @@ package final class ScheduleCommands: Sendable {
         }
     }
 
-    /// Submits a schedule's job now, whatever its times are. A request that was accepted before gets the same
-    /// reply again, whatever has happened to the schedule, its session or its tenant since.
+    /// Submits a schedule's jobs now, whatever its times are. A request that was accepted before gets the
+    /// same reply again, whatever has happened to the schedule, its sessions or its tenant since.
     package func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
-        reply: @escaping Reply<Created<JobRecord>>
+        reply: @escaping Reply<ScheduleRun>
     ) {
-        let insertion = insertion
+        let run = RequestedRun(insertion: insertion, idempotency: idempotency, traceparent: traceparent)
         commands.perform("run_schedule", reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> in
-            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, insertion)
-            guard case .failure = result, let idempotency,
-                case .success(let first?) = try FirstResponse.read(idempotency, &connection),
-                let record = try insertion.context.job(first.id(), &connection)?.record
-            else { return result }
-            return .success(Created(record, isReplay: true))
-        }
-    }
-
-    private static func run(
-        _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
-        _ connection: inout Connection, _ insertion: JobInsertion
-    ) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> {
-        let stored: StoredSchedule
-        switch try readSchedule(id, tenant, &connection) {
-        case .failure(let error): return .failure(error)
-        case .success(let found): stored = found
-        }
-        let zones = insertion.context.configuration.zones
-        let now = insertion.context.clock.now()
-        let seal = insertion.context.configuration.seal
-        guard
-            let job = stored.job(
-                at: now, id: insertion.context.identifiers.make(), traceparent: traceparent, zones, seal)
-        else { return .failure(.failed) }
-        var admitted = AdmittedJobs()
-        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, insertion) {
-            return .failure(refusal)
-        }
-        let outcome: SubmissionBatch.Outcome
-        do {
-            switch try submitRun(job, of: id, idempotency, now: now, &connection, insertion) {
-            case .failure(let error):
-                insertion.admission.settle(&admitted, isCommitted: false)
-                return .failure(error)
-            case .success(let submitted): outcome = submitted
+            (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRun, StoreError> in
+            let result: Result<ScheduleRun, StoreError>
+            switch try Self.readSchedule(id, tenant, &connection) {
+            case .failure(let error): result = .failure(error)
+            case .success(let stored): result = try run.submit(stored, &connection)
             }
-        } catch {
-            insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
-            if let refusal = error.groupRefusal { return .failure(refusal) }
-            throw error
+            guard case .failure = result, let replay = try run.replay(&connection) else { return result }
+            return .success(replay)
         }
-        insertion.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
-        if outcome.jobCount == 1 { insertion.note(outcome) }
-        switch outcome.results.first {
-        case .failure(let error): return .failure(error)
-        case .success(let accepted):
-            guard let first = accepted.jobs.first else { return .failure(.failed) }
-            if let record = try insertion.context.job(first.id, &connection)?.record {
-                return .success(Created(record, isReplay: accepted.isReplay, isNew: first.isNew))
-            }
-            // The job was deleted since.
-            let again = stored.job(
-                at: first.createdAt, id: first.id, traceparent: traceparent, zones, seal)
-            return .success(
-                Created(JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
-        case nil: return .failure(.failed)
-        }
-    }
-
-    /// Returns an error if a limit of the tenant refuses the job; `nil` also for a key that was accepted
-    /// before, since it gets its first reply again.
-    private static func refusal(
-        of job: NewJob, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
-        _ connection: inout Connection, _ insertion: JobInsertion
-    ) throws(PostgresError) -> StoreError? {
-        guard let refusal = try insertion.admission.refusal(of: job, &admitted, &connection) else {
-            return nil
-        }
-        if let idempotency, case .success(_?) = try FirstResponse.read(idempotency, &connection) {
-            return nil
-        }
-        insertion.context.metrics.surplusJobs.add(1, ordering: .relaxed)
-        return refusal
-    }
-
-    private static func submitRun(
-        _ job: NewJob, of id: ScheduleID, _ idempotency: Submission.Idempotency?, now: Timestamp,
-        _ connection: inout Connection, _ insertion: JobInsertion
-    ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
-        let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
-        // An iteration fails only if a session has changed meanwhile.
-        for _ in 0..<3 {
-            let sessions = insertion.context.sessions.current
-            switch sessions.verdict(on: [job], known: nil) {
-            case .acceptable, .changed: break
-            case .invalidated: return .failure(.sessionInvalidated)
-            case .unreadable: return .failure(.failed)
-            }
-            do {
-                return .success(
-                    try connection.transaction { connection throws(PostgresError) in
-                        if job.spec.isUnique {
-                            _ = try connection.execute(Statements.lockSchedule, .identifier(id))
-                        }
-                        let outcome = try insertion.insert(
-                            [submission], &connection, epoch: sessions.epoch)
-                        guard outcome.jobCount == 1 else { return outcome }
-                        _ = try ScheduleTransaction.insertRuns([job], &connection)
-                        var parameters = Parameters()
-                        parameters.append(id)
-                        parameters.append(now)
-                        parameters.append(job.id)
-                        _ = try connection.execute(Statements.noteRun, parameters)
-                        return outcome
-                    })
-            } catch {
-                guard error.isSessionChange else { throw error }
-                try insertion.sessionLoader.readSessions(&connection)
-            }
-        }
-        return .failure(.unavailable)
     }
 
     // MARK: Rows
@@ -391,12 +288,21 @@ extension ScheduleSpec {
 }
 
 extension Parameters {
-    /// Appends the stored form of a schedule's job: spec, sealed secrets and payload; nulls for `nil`.
-    fileprivate mutating func append(job: JobRequest?, _ configuration: StoreConfiguration) {
-        append(text: job?.spec.encodeStored(configuration.seal))
-        append(
-            bytea: job.flatMap { $0.secrets.isEmpty ? nil : configuration.sealSecrets($0.secrets) })
-        append(bytea: job?.payload)
+    /// Appends the stored form of a schedule's jobs: specs, sealed secrets, payloads, and the rules of a
+    /// list; nulls for `nil`.
+    fileprivate mutating func append(jobs: ScheduleJobs?, _ configuration: StoreConfiguration) {
+        if let requests = jobs?.requests {
+            appendArray(.text, requests) { $0.append(text: $1.spec.encodeStored(configuration.seal)) }
+            appendArray(.bytea, requests) { parameters, job in
+                parameters.append(
+                    bytea: job.secrets.isEmpty ? nil : configuration.sealSecrets(job.secrets))
+            }
+            appendArray(.bytea, requests) { $0.append(bytea: $1.payload) }
+        } else {
+            for _ in 0..<3 { appendNull() }
+        }
+        append(text: jobs?.list?.group)
+        append(bool: jobs?.list?.closesGroup)
     }
 
     /// Appends the next occurrence of a schedule, and when it runs.

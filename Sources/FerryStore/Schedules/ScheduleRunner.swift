@@ -122,7 +122,12 @@ package final class ScheduleRunner: Sendable {
             count(outcome)
             for next in outcome.cancels { cancel(next.job, next.tenant) }
             if outcome.dueCount == 0 { foundNothingAt = work.now }
-            if outcome.dueCount < countMax { break }
+            if outcome.leavesDue {
+                // Rows that the next transaction does not use are not read again.
+                countMax = max(1, outcome.dueCount)
+            } else if outcome.dueCount < countMax {
+                break
+            }
         }
         return try database.withConnection { [foundNothingAt] connection throws(PostgresError) in
             let rows = try connection.execute(Statements.nextSchedule)

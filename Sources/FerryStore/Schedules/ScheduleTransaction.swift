@@ -5,8 +5,10 @@ import Postgres
 /// One transaction for due schedules: locks their rows, inserts their jobs and writes their next occurrences.
 struct ScheduleTransaction {
     struct Outcome {
-        /// Number of due schedules.
+        /// Number of due schedules about which the transaction has decided.
         var dueCount = 0
+        /// `true` if it has left due schedules to the next one, since these have many jobs.
+        var leavesDue = false
         var submitted = SubmissionBatch.Outcome()
         /// Number of occurrences that were missed.
         var missedCount = 0
@@ -21,16 +23,28 @@ struct ScheduleTransaction {
     private struct Advance {
         var id: ScheduleID
         var decision = ScheduleDecision()
+        /// First job of the submitted occurrence.
         var job: JobID?
         var skip: ScheduleSkip.Reason?
 
         /// Skips the occurrence that would be submitted.
         mutating func skip(_ reason: ScheduleSkip.Reason) {
-            job = nil
-            decision.submits = nil
+            leave()
             decision.skippedCount += 1
             skip = reason
         }
+
+        /// Submits no occurrence.
+        mutating func leave() {
+            job = nil
+            decision.submits = nil
+        }
+    }
+
+    /// Run of a schedule, and the place of its update.
+    private struct Run {
+        let advance: Int
+        let run: ScheduledRun
     }
 
     /// Seconds until a schedule that cannot run is tried again.
@@ -39,7 +53,7 @@ struct ScheduleTransaction {
     let insertion: JobInsertion
     let countMax: Int
     let now: Timestamp
-    /// Schedules whose occurrence the database refuses because of its group, with the reason.
+    /// Schedules whose occurrence the database refuses because of a group, with the reason.
     var refusals: [ScheduleID: StoreError] = [:]
 
     /// `dueIDs`: set to the schedules that were due, also if it throws. `admitted`: to be settled after the
@@ -51,15 +65,17 @@ struct ScheduleTransaction {
         var parameters = Parameters()
         parameters.append(int32: Int32(countMax))
         parameters.append(now)
+        parameters.append(int64: Limits.scheduleBatchByteCountMax)
         let rows = try connection.execute(Statements.dueSchedules, parameters)
-        outcome.dueCount = rows.rowCount
         dueIDs = rows.identifiers()
         guard !dueIDs.isEmpty else { return outcome }
         let unfinished = try Self.unfinished(of: rows, &connection)
         let sessions = insertion.context.sessions.current
         var advances: [Advance] = []
-        var jobs: [NewJob] = []
+        var runs: [Run] = []
+        var jobCount = 0
         for row in 0..<rows.rowCount {
+            guard jobCount < Limits.scheduleJobCountMax else { break }
             let id: ScheduleID = rows.identifier(row, 0)
             let previous = unfinished[id] ?? []
             // An unreadable schedule is postponed and logged.
@@ -75,24 +91,25 @@ struct ScheduleTransaction {
             var advance = Advance(
                 id: id, decision: decision, skip: decision.skippedCount > 0 ? .overlap : nil)
             if let occurrence = decision.submits {
-                let job = stored.job(
-                    at: occurrence, id: insertion.context.identifiers.make(), traceparent: newTraceparent(),
-                    insertion.context.configuration.zones, insertion.context.configuration.seal)
-                guard let job else {
-                    advances.append(postponed(id, occurrence, "its job cannot be created"))
+                guard let run = run(of: stored, at: occurrence) else {
+                    advances.append(postponed(id, occurrence, "its jobs cannot be created"))
                     continue
                 }
-                if let reason = try refusal(of: job, sessions, &outcome, &admitted, &connection) {
+                jobCount += run.jobs.count
+                if let reason = try refusal(of: run, id, sessions, &outcome, &admitted, &connection) {
                     advance.skip(reason)
                 } else {
-                    advance.job = job.id
-                    jobs.append(job)
+                    advance.job = run.jobs[0].id
+                    runs.append(Run(advance: advances.count, run: run))
                 }
             }
             advances.append(advance)
         }
-        if !jobs.isEmpty {
-            outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &admitted, &connection)
+        outcome.dueCount = advances.count
+        outcome.leavesDue = Int64(advances.count) < rows.int64(0, 23)
+        dueIDs = advances.map(\.id)
+        if !runs.isEmpty {
+            outcome.submitted = try submit(runs, &advances, epoch: sessions.epoch, &admitted, &connection)
         }
         outcome.missedCount = advances.reduce(0) { $0 + $1.decision.missedCount }
         outcome.skippedCount = advances.reduce(0) { $0 + $1.decision.skippedCount }
@@ -106,7 +123,7 @@ struct ScheduleTransaction {
         of due: borrowing ResultSet, _ connection: inout Connection
     ) throws(PostgresError) -> [ScheduleID: [JobID]] {
         var watching: [ScheduleID] = []
-        for row in 0..<due.rowCount where due.bool(row, 20) { watching.append(due.identifier(row, 0)) }
+        for row in 0..<due.rowCount where due.bool(row, 22) { watching.append(due.identifier(row, 0)) }
         guard !watching.isEmpty else { return [:] }
         var parameters = Parameters.identifiers(watching)
         parameters.append(int32: Int32(Limits.scheduleOverlapMax))
@@ -118,24 +135,31 @@ struct ScheduleTransaction {
         return unfinished
     }
 
-    /// Returns why the session, the group or the tenant does not accept the job of an occurrence, or `nil`.
+    private func run(of stored: StoredSchedule, at occurrence: Timestamp) -> ScheduledRun? {
+        let ids = stored.record.templates.map { _ in insertion.context.identifiers.make(JobKindTag.self) }
+        return ScheduledRun(
+            of: stored, at: occurrence, ids: ids, traceparent: newTraceparent(),
+            insertion.context.configuration.zones, insertion.context.configuration.seal)
+    }
+
+    /// Returns why a session, a group or the tenant does not accept the jobs of an occurrence, or `nil`.
     private func refusal(
-        of job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome,
+        of run: ScheduledRun, _ schedule: ScheduleID, _ sessions: SessionSnapshot, _ outcome: inout Outcome,
         _ admitted: inout AdmittedJobs, _ connection: inout Connection
     ) throws(PostgresError) -> ScheduleSkip.Reason? {
-        let schedule = job.spec.occurrence?.schedule
-        if let refused = schedule.flatMap({ refusals[$0] }) { return ScheduleSkip.Reason(refused) }
-        switch sessions.verdict(on: [job], known: nil) {
+        if let refused = refusals[schedule] { return ScheduleSkip.Reason(refused) }
+        switch sessions.verdict(on: run.jobs, known: nil) {
         case .acceptable, .changed: break
         case .invalidated, .unreadable:
             insertion.context.logger.warning(
-                "an occurrence of a schedule was skipped: its session accepts no jobs",
+                "an occurrence of a schedule was skipped: a session accepts no jobs",
                 metadata: [
-                    "schedule.id": "\(schedule?.description ?? "")", "session": "\(job.spec.session)",
+                    "schedule.id": "\(schedule)",
+                    "sessions": "\(Set(run.jobs.map(\.spec.session)).sorted().joined(separator: ", "))",
                 ])
             return .sessionInvalidated
         }
-        guard let refused = try insertion.admission.refusal(of: job, &admitted, &connection) else {
+        guard let refused = try insertion.admission.refusal(of: run.jobs, &admitted, &connection) else {
             return nil
         }
         outcome.surplusCount += 1
@@ -167,31 +191,37 @@ struct ScheduleTransaction {
     }
 
     private func submit(
-        _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ admitted: inout AdmittedJobs,
+        _ runs: [Run], _ advances: inout [Advance], epoch: Int64, _ admitted: inout AdmittedJobs,
         _ connection: inout Connection
     ) throws(PostgresError) -> SubmissionBatch.Outcome {
-        let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
-        // The other occurrences were submitted before; their schedules only advance.
-        for index in advances.indices where advances[index].job.map({ !fresh.contains($0) }) ?? false {
-            advances[index].job = nil
-            advances[index].decision.submits = nil
+        let fresh = Set(try ScheduleTransaction.insertRuns(runs.flatMap(\.run.jobs), &connection))
+        var submitted: [Run] = []
+        for run in runs {
+            if run.run.jobs.allSatisfy({ fresh.contains($0.id) }) {
+                submitted.append(run)
+            } else {
+                // The occurrence was submitted before; its schedule only advances.
+                insertion.admission.withdraw(run.run, 0, &admitted)
+                advances[run.advance].leave()
+            }
         }
-        let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
-        guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
-        let outcome = try insertion.insert([submission], &connection, epoch: epoch)
-        guard outcome.jobCount < submission.jobs.count else { return outcome }
-        // Other jobs have the unique keys.
-        let inserted = Set(
-            outcome.results.flatMap { (try? $0.get().jobs.filter(\.isNew).map(\.id)) ?? [] })
-        for job in submission.jobs where !inserted.contains(job.id) {
-            insertion.admission.withdraw(1, of: job.tenant, &admitted)
-            guard let index = advances.firstIndex(where: { $0.job == job.id }) else { continue }
-            advances[index].skip(.uniqueKeyTaken)
+        guard !submitted.isEmpty else { return SubmissionBatch.Outcome() }
+        let outcome = try insertion.insert(
+            submitted.map { $0.run.submission() }, &connection, epoch: epoch)
+        for (run, result) in zip(submitted, outcome.results) {
+            // Other jobs may have the unique keys.
+            let new = try result.newJobs()
+            insertion.admission.withdraw(run.run, new.count, &admitted)
+            if let first = new.first {
+                advances[run.advance].job = first
+            } else {
+                advances[run.advance].skip(.uniqueKeyTaken)
+            }
         }
         return outcome
     }
 
-    /// Inserts runs and returns the jobs whose occurrences were not submitted before.
+    /// Inserts the jobs of runs and returns those that were not submitted before.
     static func insertRuns(
         _ jobs: [NewJob], _ connection: inout Connection
     ) throws(PostgresError) -> [JobID] {
@@ -199,6 +229,7 @@ struct ScheduleTransaction {
         parameters.appendArray(.uuid, jobs) { $0.append($1.spec.occurrence?.schedule) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.spec.occurrence?.scheduledAt) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
+        parameters.appendArray(.int32, jobs) { $0.append(int32: Int32($1.spec.occurrence?.place ?? 0)) }
         return try connection.execute(Statements.insertRuns, parameters).identifiers()
     }
 
@@ -219,14 +250,37 @@ struct ScheduleTransaction {
 }
 
 extension ScheduleSkip.Reason {
-    /// The reason for which a limit of the tenant or a group refuses the job of an occurrence.
+    /// The reason for which a limit of the tenant or a group refuses the jobs of an occurrence.
     fileprivate init(_ error: StoreError) {
         switch error {
         case .groupClosed: self = .groupClosed
+        case .groupAwaited: self = .groupAwaited
         case .tooManyGroups: self = .limitReached
         case .quotaExceeded: self = .quotaExceeded
         case .storageQuotaExceeded: self = .storageQuotaExceeded
         default: self = .tooManyJobs
         }
+    }
+}
+
+extension Admission {
+    /// Gives back the jobs of a run that its transaction does not insert. `newCount`: number of those that it
+    /// inserts.
+    func withdraw(_ run: ScheduledRun, _ newCount: Int, _ admitted: inout AdmittedJobs) {
+        guard let tenant = run.jobs.first?.tenant else { return }
+        withdraw(run.jobs.count - newCount, of: tenant, &admitted)
+    }
+}
+
+extension Result<Submission.Accepted, StoreError> {
+    /// Returns the jobs that a run has inserted. Throws if a job was deleted meanwhile that has a unique key
+    /// of the run: the transaction has to begin again.
+    fileprivate func newJobs() throws(PostgresError) -> [JobID] {
+        guard case .success(let accepted) = self else {
+            throw PostgresError(
+                .statementFailed, sqlState: "40001",
+                message: "a job with a unique key of a schedule's jobs was deleted meanwhile")
+        }
+        return accepted.jobs.filter(\.isNew).map(\.id)
     }
 }

@@ -50,9 +50,7 @@ struct UniqueInsertion {
         let known = try keepKeys(of: live, plans, draft, &connection)
         let chosen = live.filter { known[$0] == nil }
         let work = chosen.count == live.count ? draft : batch(of: chosen, plans)
-        let isEmpty = chosen.allSatisfy {
-            plans[$0].newJobs.isEmpty && submissions[$0].closedGroup == nil
-        }
+        let isEmpty = work.submissions.allSatisfy { $0.jobs.isEmpty && $0.closedGroup == nil }
         var outcome = isEmpty ? .init() : try work.commit(&connection, epoch: epoch)
         outcome.results = plans.enumerated().map { index, plan in
             if let replay = known[index] ?? replays[index] { return replay }

@@ -83,6 +83,27 @@ struct ScheduleTests {
         #expect(try retried.json["schedule_id"]?.isNull == true, "the schedule has not submitted the retry")
     }
 
+    @Test("a run of several jobs closes its group; a job sends the file of an earlier one of the same run")
+    func list() throws {
+        let origin = try origin()
+        defer { origin.stop() }
+        let created = try create(
+            #"""
+            {"cron":"0 0 29 2 *","group":"run-{scheduled_at:unix}","close_group":true,"jobs":[
+              {"kind":"data","request":{"url":"\#(origin.url)/{scheduled_at:year}"}},
+              {"kind":"upload","request":{"url":"\#(origin.url)/to"},"source":{"job":"#/jobs/0"}}]}
+            """#)
+        let run = try ferry.call("POST", "/v1/schedules/\(created["id"]?.string ?? "")/run", "{}")
+        let ids = try run.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+        #expect(run.status == 201 && ids.count == 2)
+        let sent = try ferry.finished(ids[1])
+        #expect(sent["state"]?.string == "succeeded" && sent["source"]?["job"]?.string == ids[0])
+        let group = try #require(sent["group"]?.string)
+        #expect(becomes { try ferry.json("GET", "/v1/job_groups/\(group)")["state"]?.string == "finished" })
+        let shown = try ferry.json("GET", "/v1/schedules/\(created["id"]?.string ?? "")")
+        #expect(shown["jobs"]?.array?[1]["source"]?["job"]?.string == "#/jobs/0")
+    }
+
     @Test("creating a schedule is idempotent by key, and replacing it requires its ETag")
     func changes() throws {
         let body = #"{"cron":"@daily","job":{"kind":"data","request":{"url":"http://127.0.0.1:1/"}}}"#

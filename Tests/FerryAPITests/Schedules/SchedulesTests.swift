@@ -28,7 +28,7 @@ struct SchedulesTests {
         #expect(request?["url"]?.string == "https://a.example/{scheduled_at:date}")
         #expect(request?["headers"]?["Authorization"]?["set"]?.bool == true)
         #expect(shown["job"]?["destination"]?["path"]?.string == "d/{scheduled_at:date}")
-        let job = try #require(fixture.store.state.withLock { $0.scheduledJobs.values.first })
+        let job = try #require(fixture.store.state.withLock { $0.scheduledJobs.values.first }).requests[0]
         #expect(job.secrets.headers.map(\.name) == ["Authorization"])
         #expect(!String(decoding: job.spec.encodeStored(), as: UTF8.self).contains("very-secret"))
         let read = try fixture.send("GET", path, key: fixture.viewerKey)
@@ -114,6 +114,62 @@ struct SchedulesTests {
         #expect(response.status == 201)
         #expect(response.header("Location") == "/v1/jobs/\(response.json["id"]?.string ?? "")")
         #expect(try fixture.send("POST", path + "/run", #"{"x":1}"#).status == 422)
+    }
+
+    private func item(_ path: String, _ members: String = "") -> String {
+        #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"\#(path)"}\#(members)}"#
+    }
+
+    @Test("a schedule with jobs shows them and the group in place of job, and its run responds with all jobs")
+    func list() throws {
+        let fixture = Fixture()
+        let dependent = item("b", ##","schedule":{"depends_on":["#/jobs/0"]}"##)
+        let body =
+            #"{"cron":"@daily","group":"night","close_group":true,"jobs":[\#(item("a")),\#(dependent)]}"#
+        let created = try fixture.send("POST", "/v1/schedules", body)
+        #expect(created.status == 201, "\(created.json)")
+        let path = try #require(created.header("Location"))
+        let jobs = try #require(created.json["jobs"]?.array)
+        #expect(jobs.map { $0["destination"]?["path"]?.string } == ["a", "b"])
+        #expect(jobs.map { $0["group"]?.string } == ["night", "night"])
+        #expect(jobs[1]["schedule"]?["depends_on"]?.array?.map(\.string) == ["#/jobs/0"])
+        #expect(created.json["group"]?.string == "night" && created.json["close_group"]?.bool == true)
+        #expect(created.json["job"] == nil)
+        #expect(try fixture.send("GET", path).json == created.json)
+        let run = try fixture.send("POST", path + "/run", "{}")
+        #expect(run.status == 201 && run.header("Location") == nil)
+        #expect(run.json["data"]?.array?.map { $0["created"]?.bool } == [true, true])
+        let single = try fixture.send("PUT", path, self.body)
+        #expect(single.json["job"]?.isNull == false && single.json["jobs"] == nil)
+        #expect(single.json["group"] == nil && single.json["close_group"] == nil)
+        #expect(try fixture.send("PUT", path, body).json["jobs"]?.array == jobs)
+    }
+
+    @Test("errors of a schedule's jobs are 422 with a pointer each; two jobs must not replace one file")
+    func wrongJobs() throws {
+        let fixture = Fixture()
+        let pointers = { (jobs: [String]) in
+            let body = #"{"cron":"@daily","jobs":[\#(jobs.joined(separator: ","))]}"#
+            let response = try fixture.send("POST", "/v1/schedules", body)
+            #expect(response.status == 422)
+            return response.json["errors"]?.array?.compactMap { $0["pointer"]?.string }
+        }
+        let blocked = #"{"kind":"data","request":{"url":"http://10.0.0.1/"}}"#
+        #expect(try pointers([item("a"), blocked]) == ["#/jobs/1/request/url"])
+        let replacing = #"{"path":"d/{scheduled_at:date}","if_exists":"replace"}"#
+        let same = replacing.replacing(
+            ":date}", with: ":year}-{scheduled_at:month}-{scheduled_at:day}")
+        let files = [replacing, same].map {
+            #"{"kind":"download","request":{"url":"https://a.example/"},"destination":\#($0)}"#
+        }
+        #expect(
+            try pointers([item("a")] + files)
+                == ["#/jobs/1/destination/path", "#/jobs/2/destination/path"])
+        let unknown = JobID(high: 5, low: 5)
+        let upload =
+            #"{"kind":"upload","request":{"url":"https://a.example/"},"source":{"job":"\#(unknown)"}}"#
+        #expect(try pointers([item("a"), upload]) == ["#/jobs/1/source/job"])
+        #expect(fixture.store.state.withLock { $0.schedules.isEmpty })
     }
 
     @Test("jobs are filtered by schedule")

@@ -46,10 +46,11 @@ extension MemoryStore: ScheduleStore {
         let now = Timestamp(microseconds: 0)
         let record = ScheduleRecord(
             id: schedule.id, tenant: schedule.tenant, revision: 1, createdAt: now, updatedAt: now,
-            spec: schedule.spec, template: StoredSpec(schedule.job.spec.encodeStored()))
+            spec: schedule.spec, templates: schedule.jobs.requests.map { StoredSpec($0.spec.encodeStored()) },
+            list: schedule.jobs.list)
         state.withLock { state in
             state.schedules[schedule.id] = record
-            state.scheduledJobs[schedule.id] = schedule.job
+            state.scheduledJobs[schedule.id] = schedule.jobs
             if let key = idempotency { state.scheduleKeys["\(key.tenant) \(key.key)"] = schedule.id }
         }
         reply(.success(Created(record, isReplay: false)))
@@ -76,14 +77,17 @@ extension MemoryStore: ScheduleStore {
     }
 
     func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, jobs: ScheduleJobs?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         reply(
             changed(id, tenant, revision) { record in
                 record.spec = change(record.spec)
                 record.revision += 1
-                if let job { record.template = StoredSpec(job.spec.encodeStored()) }
+                if let jobs {
+                    record.templates = jobs.requests.map { StoredSpec($0.spec.encodeStored()) }
+                    record.list = jobs.list
+                }
             })
     }
 
@@ -95,15 +99,24 @@ extension MemoryStore: ScheduleStore {
 
     func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
-        reply: @escaping Reply<Created<JobRecord>>
+        reply: @escaping Reply<ScheduleRun>
     ) {
         reply(
             changed(id, tenant, nil) { _ in }.map { record in
+                let ids = record.templates.indices.map { JobID(high: 7, low: UInt64(7 + $0)) }
+                guard record.list == nil else {
+                    let jobs = ids.map { id in
+                        Submission.Accepted.Job(
+                            id: id, state: .queued, waitingFor: nil, createdAt: record.createdAt,
+                            startedAt: nil, node: nil, nextAttemptAt: nil)
+                    }
+                    return .jobs(Submission.Accepted(jobs: jobs, isReplay: false))
+                }
                 let job = JobRecord(
-                    id: JobID(high: 7, low: 7), tenant: tenant, state: .queued, waitingFor: nil, revision: 1,
+                    id: ids[0], tenant: tenant, state: .queued, waitingFor: nil, revision: 1,
                     attempt: 0, failedAttemptCount: 0, node: nil, createdAt: record.createdAt, startedAt: nil,
-                    retryOf: nil, storedSpec: record.template)
-                return Created(job, isReplay: false)
+                    retryOf: nil, storedSpec: record.templates[0])
+                return .job(Created(job, isReplay: false))
             })
     }
 }

@@ -97,7 +97,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var hostCountMax = 10
         var windows = OffPeakWindows()
         var schedules: [ScheduleID: ScheduleRecord] = [:]
-        var scheduledJobs: [ScheduleID: JobRequest] = [:]
+        var scheduledJobs: [ScheduleID: ScheduleJobs] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
         var groups: [JobGroup] = []
         var groupKeys: [String: JobGroupID] = [:]

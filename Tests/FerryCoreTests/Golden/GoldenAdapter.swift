@@ -86,18 +86,20 @@ enum GoldenAdapter {
             let schedule = try ValidatedSchedule(
                 try input(item), zones: KnownTimeZones(),
                 now: item["context"]?["now"]?.string.flatMap { Timestamp(rfc3339: $0) } ?? now
-            ) { job throws(InvalidFields) in
-                try JobRequest(job, at: "#/job", node: node(nil), refusal: refusal)
+            ) { job, pointer, earlierJob throws(InvalidFields) in
+                try JobRequest(
+                    job, at: pointer, node: node(nil), refusal: refusal, earlierJob: earlierJob)
             }
             let record = ScheduleRecord(
                 id: ScheduleID(high: 1, low: 2), tenant: "default", revision: 1, createdAt: created,
                 updatedAt: created, spec: schedule.spec,
-                template: StoredSpec(schedule.job.spec.encodeStored(.inverted)))
+                templates: schedule.jobs.requests.map { StoredSpec($0.spec.encodeStored(.inverted)) },
+                list: schedule.jobs.list)
             return try [
                 .init("stored", json(schedule.spec.encode())),
-                .init("job", json(schedule.job.spec.encodeStored())),
+                .init("job", json(schedule.jobs.requests[0].spec.encodeStored())),
                 .init("shown", json(record.view(for: .full(.inverted)).shown(isRedacted: false))),
-            ] + members(schedule.job.secrets)
+            ] + members(schedule.jobs.requests[0].secrets)
         }
     }
 

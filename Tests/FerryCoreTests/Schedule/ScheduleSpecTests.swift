@@ -8,8 +8,9 @@ struct ScheduleSpecTests {
 
     private func read(_ body: String) throws -> ValidatedSchedule {
         let json = try JSONView(parsing: Array(body.utf8))
-        return try ValidatedSchedule(json, zones: KnownTimeZones(), now: now) { job throws(InvalidFields) in
-            try JobRequest(job, at: "#/job", refusal: { _ in nil })
+        return try ValidatedSchedule(json, zones: KnownTimeZones(), now: now) {
+            job, pointer, earlierJob throws(InvalidFields) in
+            try JobRequest(job, at: pointer, refusal: { _ in nil }, earlierJob: earlierJob)
         }
     }
 
@@ -88,10 +89,10 @@ struct ScheduleSpecTests {
             download(
                 "https://a.example/{scheduled_at:date}.csv?t={scheduled_at:unix}&k={x}",
                 "r/{scheduled_at:year}/{scheduled_at:month}/{scheduled_at:day}-{scheduled_at:time}"))
-        #expect(valid.job.spec.request.webURL.origin == "https://a.example:443")
+        #expect(valid.jobs.requests[0].spec.request.webURL.origin == "https://a.example:443")
         let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
         let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
-        let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
+        let stored = try JobSpec(storedJSON: valid.jobs.requests[0].spec.encodeStored())
         let spec = try #require(JobRequest(stored).instance(of: occurrence, zone("Europe/Berlin"))).spec
         #expect(spec.request.webURL.origin == "https://a.example:443")
         #expect(spec.request.url.hasPrefix("https://a.example/2027-01-01.csv?t=1798759815&k="))
@@ -117,12 +118,13 @@ struct ScheduleSpecTests {
              "metadata":{"day":"{scheduled_at:date}","other":"{}"},
              "request":{"url":"https://a.example/","method":"POST","body":\#(body)}}}
             """#)
-        #expect(valid.job.spec.group == "night-{scheduled_at:date}")
+        #expect(valid.jobs.requests[0].spec.group == "night-{scheduled_at:date}")
         let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
         let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
-        let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
+        let stored = try JobSpec(storedJSON: valid.jobs.requests[0].spec.encodeStored())
         let run = try #require(
-            JobRequest(stored, payload: valid.job.payload).instance(of: occurrence, zone("Europe/Berlin")))
+            JobRequest(stored, payload: valid.jobs.requests[0].payload)
+                .instance(of: occurrence, zone("Europe/Berlin")))
         #expect(run.spec.group == "night-2027-01-01")
         #expect(run.spec.metadata.map(\.value) == ["2027-01-01", "{}"])
         #expect(run.payload.map { String(decoding: $0, as: UTF8.self) } == sent)

@@ -45,7 +45,7 @@ struct BacklogTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob().request)
+            jobs: ScheduleJobs(newJob().request))
         let store = api.store
         _ = try wait { reply in
             store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }

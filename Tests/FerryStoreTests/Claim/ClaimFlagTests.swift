@@ -82,7 +82,7 @@ final class ClaimFlagTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: post().request)
+            jobs: ScheduleJobs(post().request))
         _ = try wait { reply in
             node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()

@@ -115,8 +115,8 @@ final class LongHistory: Sendable {
             INSERT INTO unacknowledged_jobs (job, tenant, session, rules, expires_at, next_look_at)
             SELECT history_id(i), 'acme', 'default', '{"by": "client"}', now(), now()
             FROM generate_series(\(first), \(last), 10) AS i;
-            INSERT INTO schedule_runs (schedule, scheduled_at, job)
-            SELECT history_id(i % 2), to_timestamp(1700000000 + i), history_id(i)
+            INSERT INTO schedule_runs (schedule, scheduled_at, job, place)
+            SELECT history_id(i % 2), to_timestamp(1700000000 + i), history_id(i), 0
             FROM generate_series(\(first), \(last), 9) AS i;
             INSERT INTO idempotency_keys (tenant, route, key, fingerprint, job_ids, states, next_attempts_at,
                 node, created_at)
@@ -130,9 +130,10 @@ final class LongHistory: Sendable {
     private static let others = """
         INSERT INTO sessions (tenant, name, last_sequence)
         SELECT 'acme', 'session ' || i, 1 FROM generate_series(1, 20000) AS i;
-        INSERT INTO schedules (id, created_at, updated_at, watches_jobs, tenant, definition, spec)
+        INSERT INTO schedules (id, created_at, updated_at, watches_jobs, tenant, definition, specs,
+            secrets, payloads)
         SELECT history_id(i), now(), now(), false, CASE WHEN i % 500 = 0 THEN 'other' ELSE 'acme' END,
-            '{}', '{}'
+            '{}', '{}', '{}', '{}'
         FROM generate_series(1, 20000) AS i;
         INSERT INTO webhooks (id, created_at, updated_at, disable_after, is_enabled, is_ordered, format,
             tenant, url, retry_delays, public_key, keys)

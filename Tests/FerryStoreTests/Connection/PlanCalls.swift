@@ -481,14 +481,14 @@ struct PlanCall {
         command(
             Statements.createSchedule,
             """
-            history_id(7000000), 'acme', now(), now(), now(), false, '{}', '{}', NULL, NULL, 'schedules',
-            'new', 'fingerprint', history_id(1)
+            history_id(7000000), 'acme', now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL,
+            'schedules', 'new', 'fingerprint', history_id(1)
             """),
         command(Statements.deleteSchedule, "history_id(1), 'acme', NULL"),
         writer(Statements.dropLocks),
-        writer(Statements.dueSchedules, "50, now()"),
+        writer(Statements.dueSchedules, "50, now(), 1000000"),
         writer(Statements.holdLock, "1"),
-        writer(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
+        writer(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)], '{0}'"),
         read(Statements.listSchedules, "'other', history_id(9000000), 51"),
         command(Statements.lockSchedule, "history_id(1)"),
         writer(Statements.nextSchedule),
@@ -498,12 +498,12 @@ struct PlanCall {
         command(
             Statements.replaceSchedule,
             """
-            history_id(1), 1, now(), now(), now(), false, '{}', '{}', NULL, NULL
+            history_id(1), 1, now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL
             """),
         writer(Statements.sweepRuns, "history_id(500000), 50"),
         writer(
             Statements.unfinishedRuns, "ARRAY[history_id(0)], 50",
-            looksAt: 50, "runs of the schedule, of which the argument is the limit"),
+            looksAt: 53, "runs of the schedule, of which the argument is the limit, and twice the last one"),
     ]
 
     private static let schema: [PlanCall] = [

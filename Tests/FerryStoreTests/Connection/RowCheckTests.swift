@@ -245,8 +245,8 @@ struct RowCheckTests {
             "a schedule with a next run",
             """
             INSERT INTO schedules (id, created_at, updated_at, watches_jobs, next_run_at, tenant, definition,
-                spec)
-            VALUES (\(one), now(), now(), false, now(), 'acme', '{}', '{}');
+                specs, secrets, payloads)
+            VALUES (\(one), now(), now(), false, now(), 'acme', '{}', '{}', '{}', '{}');
             """
         ),
         (

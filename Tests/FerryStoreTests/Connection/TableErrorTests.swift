@@ -151,7 +151,7 @@ private final class Day: Sendable {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob(session: "day").request)
+            jobs: ScheduleJobs(newJob(session: "day").request))
         _ = try insist { reply in
             node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }

@@ -63,9 +63,10 @@ struct ScheduleOverlapTests {
             "make_schedule",
             """
             INSERT INTO schedules (id, tenant, created_at, updated_at, next_scheduled_at, next_run_at,
-                watches_jobs, definition, spec)
+                watches_jobs, definition, specs, secrets, payloads)
             SELECT gen_random_uuid(), 'acme', now() - interval '1 hour', now(), now() - interval '5 s',
-                now() - interval '5 s', true, $1::text, $2::text
+                now() - interval '5 s', true, $1::text, ARRAY[$2::text], ARRAY[NULL::bytea],
+                ARRAY[NULL::bytea]
             """, parameters: 2)
         _ = try connection.execute(make, parameters)
     }

@@ -25,7 +25,7 @@ struct ScheduleReplacementTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob().request)
+            jobs: ScheduleJobs(newJob().request))
         return try wait { reply in
             node.store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()
@@ -35,10 +35,10 @@ struct ScheduleReplacementTests {
     private func replace(
         _ id: ScheduleID, _ change: @escaping @Sendable (inout ScheduleSpec) -> Void = { _ in }
     ) throws -> ScheduleRecord {
-        let job = newJob(host: "new.example").request
+        let jobs = ScheduleJobs(newJob(host: "new.example").request)
         let replaced: ScheduleRecord = try wait { reply in
             node.store.scheduleCommands.changeSchedule(
-                id, tenant: "acme", revision: nil, job: job,
+                id, tenant: "acme", revision: nil, jobs: jobs,
                 { spec in
                     var spec = spec
                     change(&spec)

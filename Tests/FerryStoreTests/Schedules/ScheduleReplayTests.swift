@@ -24,7 +24,7 @@ struct ScheduleReplayTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob().request)
+            jobs: ScheduleJobs(newJob().request))
         return try wait { node.store.scheduleCommands.createSchedule(schedule, key, reply: $0) }.get()
     }
 
@@ -37,7 +37,7 @@ struct ScheduleReplayTests {
     ) -> Result<Created<JobRecord>, StoreError> {
         wait {
             node.store.scheduleCommands.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
-        }
+        }.single
     }
 
     private func delete(_ id: ScheduleID) throws {

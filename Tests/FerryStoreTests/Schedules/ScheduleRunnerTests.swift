@@ -24,7 +24,7 @@ struct ScheduleRunnerTests {
         try connection.execute(
             script: """
                 SELECT pg_advisory_lock(x'6665727279737770'::bigint);
-                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid()
+                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid(), 0
                 FROM generate_series(1, 4500)
                 """)
         let held = try TestNode(database.url)
@@ -57,7 +57,7 @@ struct ScheduleRunnerTests {
         return NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob().request)
+            jobs: ScheduleJobs(newJob().request))
     }
 
     @Test("a tenant at its job limit gets no jobs from schedules or runs by hand")
@@ -73,7 +73,7 @@ struct ScheduleRunnerTests {
             wait {
                 store.scheduleCommands.runSchedule(
                     schedule.id, tenant: "acme", key, traceparent: newTraceparent(), reply: $0)
-            }
+            }.single
         }
         let first = try run(key("first")).get().record.id
         _ = try node.submit((0..<4).map { _ in newJob() }).get()

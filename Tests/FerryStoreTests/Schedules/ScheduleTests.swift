@@ -27,7 +27,7 @@ final class ScheduleTests {
         return NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            job: newJob().request)
+            jobs: ScheduleJobs(newJob().request))
     }
 
     private func create(_ schedule: NewSchedule, key: Submission.Idempotency? = nil) throws -> ScheduleRecord
@@ -105,7 +105,8 @@ final class ScheduleTests {
         let plain = try schedule(interval: 3_600)
         let made = try create(
             NewSchedule(
-                id: plain.id, tenant: plain.tenant, spec: plain.spec, job: newJob().with(spec).request))
+                id: plain.id, tenant: plain.tenant, spec: plain.spec,
+                jobs: ScheduleJobs(newJob().with(spec).request)))
         try age(made.id, seconds: 3_600)
         try eventually("it has run") { try jobs(of: made.id).count == 1 }
         let job = try #require(try jobs(of: made.id).first)
@@ -118,7 +119,7 @@ final class ScheduleTests {
     private func run(_ id: ScheduleID) -> Result<Created<JobRecord>, StoreError> {
         wait {
             node.store.scheduleCommands.runSchedule(id, tenant: "acme", nil, traceparent: "t", reply: $0)
-        }
+        }.single
     }
 
     private func create(_ change: (inout JobSpec) -> Void) throws -> ScheduleRecord {
@@ -127,7 +128,8 @@ final class ScheduleTests {
         let plain = try schedule(interval: 3_600)
         return try create(
             NewSchedule(
-                id: plain.id, tenant: plain.tenant, spec: plain.spec, job: newJob().with(spec).request))
+                id: plain.id, tenant: plain.tenant, spec: plain.spec,
+                jobs: ScheduleJobs(newJob().with(spec).request)))
     }
 
     @Test("a run joins the group of its day; one whose group is closed is skipped with the reason, alone")
@@ -279,7 +281,7 @@ final class ScheduleTests {
         let made = try create(schedule(interval: 100))
         let paused: ScheduleRecord = try wait { reply in
             node.store.scheduleCommands.changeSchedule(
-                made.id, tenant: "acme", revision: 1, job: nil,
+                made.id, tenant: "acme", revision: 1, jobs: nil,
                 { spec in
                     var spec = spec
                     spec.isEnabled = false
@@ -323,7 +325,7 @@ final class ScheduleTests {
                     first.id, tenant: "acme",
                     .init(tenant: "acme", route: "run", key: "r", fingerprint: [1]), traceparent: "t",
                     reply: reply)
-            }.get()
+            }.single.get()
             return (accepted.record.id, accepted.isReplay)
         }
         let (job, isReplay) = try run()
@@ -340,7 +342,7 @@ final class ScheduleTests {
     func damaged() throws {
         let bad = try create(schedule(interval: 100))
         var connection = try Connection(url: database.url)
-        try connection.execute(script: "UPDATE schedules SET spec = '{'")
+        try connection.execute(script: "UPDATE schedules SET specs = ARRAY['{']")
         let good = try create(schedule(interval: 100))
         try age(bad.id, seconds: 100)
         try age(good.id, seconds: 100)
@@ -391,7 +393,7 @@ final class ScheduleTests {
             script: "ALTER TABLE jobs ADD CONSTRAINT refused CHECK (origin <> 'https://refused.example:443')")
         let bad = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme", spec: try schedule(interval: 100).spec,
-            job: newJob(host: "refused.example").request)
+            jobs: ScheduleJobs(newJob(host: "refused.example").request))
         let ids = [try create(bad).id, try create(schedule(interval: 100)).id]
         for id in ids { try age(id, seconds: 100) }
         #expect(try node.attempt().spec.occurrence?.schedule == ids[1])
@@ -410,16 +412,17 @@ final class ScheduleTests {
         try connection.execute(
             script: """
                 INSERT INTO schedules (id, tenant, created_at, updated_at, next_scheduled_at, next_run_at,
-                    watches_jobs, definition, spec)
+                    watches_jobs, definition, specs, secrets, payloads)
                 SELECT gen_random_uuid(), 'many', now(), now(), now() + n * interval '1 min',
-                    now() + n * interval '1 min', false, '{}', '{}'
+                    now() + n * interval '1 min', false, '{}', '{}', '{}', '{}'
                 FROM generate_series(1, 100000) n;
                 """)
         var parameters = Parameters()
         parameters.append(int32: 200)
         parameters.append(timestamp: 0)
+        parameters.append(int64: 1 << 20)
         let explained = Statement(
-            "explained", "EXPLAIN (ANALYZE, BUFFERS OFF) " + Statements.dueSchedules.sql, parameters: 2)
+            "explained", "EXPLAIN (ANALYZE, BUFFERS OFF) " + Statements.dueSchedules.sql, parameters: 3)
         let rows = try connection.execute(explained, parameters)
         let plan = (0..<rows.rowCount).map { rows.text($0, 0) }.joined(separator: "\n")
         #expect(plan.contains("schedules_due") && !plan.contains("Sort"), "\(plan)")
@@ -436,7 +439,7 @@ final class ScheduleTests {
             script: """
                 -- The node's own pass is over, and the next one not due.
                 SELECT pg_advisory_lock(x'6665727279737770'::bigint);
-                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid()
+                INSERT INTO schedule_runs SELECT gen_random_uuid(), now(), gen_random_uuid(), 0
                 FROM generate_series(1, 5)
                 """
         )

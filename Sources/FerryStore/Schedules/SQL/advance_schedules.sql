@@ -1,8 +1,8 @@
 -- Writes the outcome of due schedules, whose rows the same transaction has locked. Joined as in
 -- finish_jobs.sql.
 -- One array element a schedule: $1 ids, $2 next occurrences or null, $3 when each is checked again or null,
--- $4 whether it waits for an earlier job, $5 submitted occurrences or null, $6 their jobs or null, $7 number
--- of missed occurrences, $8 number of skipped ones. $9 now, $10 why one was skipped or null.
+-- $4 whether it waits for an earlier job, $5 submitted occurrences or null, $6 their first jobs or null, $7
+-- number of missed occurrences, $8 number of skipped ones. $9 now, $10 why one was skipped or null.
 UPDATE schedules s SET
     next_scheduled_at = u.next, next_run_at = u.run_at, is_held = u.held,
     last_scheduled_at = coalesce(u.scheduled_at, s.last_scheduled_at),

@@ -49,6 +49,7 @@ struct ExchangeFailure {
 final class HTTPExchange: EasyDelegate {
     unowned let running: RunningAttempt
     private unowned let owner: any ExchangeOwner
+    private let multi: CurlMulti
     private var context: EngineContext { running.context }
 
     /// The request that runs, or comes next.
@@ -73,12 +74,12 @@ final class HTTPExchange: EasyDelegate {
         self.hop = hop
         self.running = running
         self.owner = owner
-        speed = LowSpeedWatch(
-            running.attempt.spec.lowSpeed, running.context.lowSpeed)
-        lastActivity = running.loop.multi.now
+        multi = running.loop.multi
+        speed = LowSpeedWatch(running.attempt.spec.lowSpeed, running.context.lowSpeed)
+        lastActivity = multi.now
     }
 
-    private var now: Int64 { running.loop.multi.now }
+    private var now: Int64 { multi.now }
 
     /// Head of the response; `nil` until it is complete.
     var head: ResponseHead? { reader.head }
@@ -101,7 +102,7 @@ final class HTTPExchange: EasyDelegate {
     func send(_ request: TransferRequest) -> CurlError? {
         recorder.begin(request, attemptStart: running.trace.start)
         do throws(CurlError) {
-            transfer = try running.loop.multi.start(request, delegate: self)
+            transfer = try multi.start(request, delegate: self)
             return nil
         } catch {
             recorder.abandon()
@@ -288,10 +289,10 @@ final class HTTPExchange: EasyDelegate {
 
     // MARK: Activity
 
-    /// A byte moves.
+    /// A byte moves. In one turn of the loop only the first one counts.
     private func noteActivity() {
-        let running = running
-        lastActivity = running.loop.multi.now
+        guard now != lastActivity else { return }
+        lastActivity = now
         running.needSlot()
     }
 
@@ -344,7 +345,7 @@ final class HTTPExchange: EasyDelegate {
         let wait = pacing.take(byteCount, direction, now: now)
         if wait > 0 {
             speed.excuse()
-            pacing.wake(self, after: wait, on: running.loop.multi) { $0.resume() }
+            pacing.wake(self, after: wait, on: multi) { $0.resume() }
         }
         return wait <= 0
     }
@@ -357,14 +358,14 @@ final class HTTPExchange: EasyDelegate {
         guard wait > 0 else { return }
         speed.excuse()
         transfer?.pauseReceiving()
-        pacing.wake(self, after: wait, on: running.loop.multi) { $0.resume() }
+        pacing.wake(self, after: wait, on: multi) { $0.resume() }
     }
 
     /// Resumes a paused transfer if the limits let its bytes pass by now, otherwise when they do.
     func resume() {
         guard let transfer, transfer.isPaused, !running.isEnded, !owner.waitsForPlace else { return }
         if let pacing, pacing.timeLeft(now) > 0 {
-            pacing.wake(self, after: pacing.timeLeft(now), on: running.loop.multi) { $0.resume() }
+            pacing.wake(self, after: pacing.timeLeft(now), on: multi) { $0.resume() }
             return
         }
         lastActivity = now

@@ -8,7 +8,7 @@ public struct TraceContext: Sendable, Equatable {
 
     /// Reads a stored text.
     public init(_ text: String) {
-        guard let space = text.firstByte(0x20) else {
+        guard let space = text.firstIndex(ofByte: 0x20) else {
             (parent, state) = (text, nil)
             return
         }

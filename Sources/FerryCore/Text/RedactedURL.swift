@@ -8,7 +8,7 @@ public enum RedactedURL {
     /// Returns `true` if nothing in the URL has to be hidden.
     public static func hasNoSecrets(_ url: String) -> Bool {
         // False for nearly all URLs, which need no further checks.
-        let mayHaveSecrets = url.hasByte {
+        let mayHaveSecrets = url.containsByte {
             $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "#")
         }
         return !mayHaveSecrets || text(of: url) == url

@@ -223,7 +223,7 @@ extension WebURL {
             guard rest.isEmpty || rest.utf8.first == UInt8(ascii: ":") else { throw .invalidHost }
             return (authority[...end], rest.dropFirst())
         }
-        guard let colon = authority.firstByte(UInt8(ascii: ":")) else { return (authority, "") }
+        guard let colon = authority.firstIndex(ofByte: UInt8(ascii: ":")) else { return (authority, "") }
         return (authority[..<colon], authority[authority.utf8.index(after: colon)...])
     }
 
@@ -237,7 +237,7 @@ extension WebURL {
     /// Returns the text without spaces, tabs and line breaks at its ends. Throws if it has other control
     /// characters, or any inside.
     private static func withoutOuterSpaces(_ text: String) throws(Failure) -> String {
-        guard text.hasByte(where: { isControl($0) || $0 == 0x20 }) else { return text }
+        guard text.containsByte(where: { isControl($0) || $0 == 0x20 }) else { return text }
         let isOuter = { (byte: UInt8) in " \t\r\n\u{C}".utf8.contains(byte) }
         guard let first = text.utf8.firstIndex(where: { !isOuter($0) }),
             let last = text.utf8.lastIndex(where: { !isOuter($0) })
@@ -262,20 +262,20 @@ private struct Reference {
     init(_ text: String) {
         var rest = text[...]
         let isEnd = { (byte: UInt8) in byte == UInt8(ascii: "#") || byte == UInt8(ascii: "?") }
-        if let end = rest.firstByte(where: isEnd) {
+        if let end = rest.firstIndex(whereByte: isEnd) {
             if rest.utf8[end] == UInt8(ascii: "?") {
                 let after = rest[rest.utf8.index(after: end)...]
-                query = String(after[..<(after.firstByte(UInt8(ascii: "#")) ?? after.endIndex)])
+                query = String(after[..<(after.firstIndex(ofByte: UInt8(ascii: "#")) ?? after.endIndex)])
             }
             rest = rest[..<end]
         }
-        if let colon = rest.firstByte(UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
+        if let colon = rest.firstIndex(ofByte: UInt8(ascii: ":")), Self.isScheme(rest[..<colon]) {
             scheme = rest[..<colon]
             rest = rest[rest.utf8.index(after: colon)...]
         }
         if rest.utf8.starts(with: "//".utf8) {
             let start = rest.utf8.index(rest.startIndex, offsetBy: 2)
-            let end = rest[start...].firstByte(UInt8(ascii: "/")) ?? rest.endIndex
+            let end = rest[start...].firstIndex(ofByte: UInt8(ascii: "/")) ?? rest.endIndex
             authority = rest[start..<end]
             rest = rest[end...]
         }
@@ -335,14 +335,14 @@ private func isUnwise(_ byte: UInt8) -> Bool {
 
 /// Returns a path with slashes in place of backslashes, as browsers read it (WHATWG URL §4.4).
 private func withoutBackslashes(_ path: String) -> String {
-    path.hasByte { $0 == UInt8(ascii: "\\") } ? path.replacing("\\", with: "/") : path
+    path.containsByte { $0 == UInt8(ascii: "\\") } ? path.replacing("\\", with: "/") : path
 }
 
 /// Percent-encodes bytes that a request line cannot contain: spaces, controls, and bytes beyond ASCII. With
 /// `unwise`, also those that no URL may contain.
 private func encoded(_ text: String, unwise: Bool = false) -> String {
     let isEncoded = { (byte: UInt8) in byte <= 0x20 || byte >= 0x7F || unwise && isUnwise(byte) }
-    guard text.hasByte(where: isEncoded) else { return text }
+    guard text.containsByte(where: isEncoded) else { return text }
     var bytes: [UInt8] = []
     for byte in text.utf8 {
         if isEncoded(byte) {

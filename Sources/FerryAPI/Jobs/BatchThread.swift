@@ -22,12 +22,15 @@ final class BatchThread: Sendable {
         if !mailbox.send(work) { work() }
     }
 
-    /// Handles a request that may have many jobs: a large one on this thread. A hundred jobs take a
-    /// millisecond; more would delay the other requests of the server's thread.
+    /// Bytes of a request that is handled on the server's thread. They are about a hundred jobs, which take a
+    /// millisecond; more would delay the other requests of that thread.
+    private static let smallByteCountMax = 131_072
+
+    /// Handles a request that may have many jobs: a large one on this thread, a small one at once.
     func run(
         _ request: RequestContext, _ work: @escaping @Sendable () throws(Problem) -> Void
     ) throws(Problem) {
-        guard request.body.count > 131_072 else { return try work() }
+        guard request.body.count > Self.smallByteCountMax else { return try work() }
         run { request.run(work) }
     }
 

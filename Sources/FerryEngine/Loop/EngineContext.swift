@@ -8,7 +8,7 @@ import Sys
 /// State that all loops and file threads of an engine share.
 final class EngineContext: Sendable {
     let configuration: EngineConfiguration
-    // Values of the configuration that each attempt reads: to read one there copies the configuration.
+    // Values that each attempt reads. To read them from `configuration` copies all of it.
     let egress: EgressPolicy
     let lowSpeed: LowSpeed
     let stallSeconds: Double

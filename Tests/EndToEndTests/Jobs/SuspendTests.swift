@@ -23,10 +23,17 @@ struct SuspendTests {
             + #""destination":{"path":"\#(path)"}\#(more)}"#
     }
 
-    private func receives(_ count: Int, _ id: String) -> Bool {
+    /// `node`: the service that is asked, or `nil` for `ferry`.
+    private func receives(_ count: Int, _ id: String, at node: FerryProcess? = nil) -> Bool {
         becomes {
-            try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer == Int64(count)
+            let job = try (node ?? ferry).json("GET", "/v1/jobs/\(id)")
+            return job["progress"]?["bytes_received"]?.integer == Int64(count)
         }
+    }
+
+    /// Settings of nodes with the same database.
+    private func settings(_ database: TestDatabase) -> [String: String] {
+        ["FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "0123456789abcdef0123456789abcdef"]
     }
 
     private func post(_ id: String, _ verb: String, _ body: String = "{}") throws -> (Int, JSON) {
@@ -276,20 +283,14 @@ struct SuspendTests {
     @Test("a restarted node removes the partial downloads of jobs that ended meanwhile")
     func sweep() throws {
         let database = try TestDatabase()
-        let settings = [
-            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "0123456789abcdef0123456789abcdef",
-        ]
+        let settings = settings(database)
         let first = try FerryProcess(settings)
         defer { first.remove() }
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
         let id = try first.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"d/e/f"}}"#)
-        #expect(
-            becomes {
-                try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
-                    == Int64(size / 4)
-            })
+        #expect(receives(size / 4, id, at: first))
         // The record is written shortly after the file.
         #expect(becomes { names(in: first.files + "/d/e").count == 2 })
         first.kill9()
@@ -309,9 +310,7 @@ struct SuspendTests {
     @Test("a cancellation on one node removes the partial download of an attempt on another")
     func cancelElsewhere() throws {
         let database = try TestDatabase()
-        let settings = [
-            "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "0123456789abcdef0123456789abcdef",
-        ]
+        let settings = settings(database)
         let first = try FerryProcess(settings)
         defer { first.remove() }
         let origin = try MeteredOrigin(upTo: size / 4)
@@ -319,11 +318,7 @@ struct SuspendTests {
         let id = try first.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"d/f"},"#
                 + #""retry":{"initial_delay":3600,"max_delay":3600}}"#)
-        #expect(
-            becomes {
-                try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
-                    == Int64(size / 4)
-            })
+        #expect(receives(size / 4, id, at: first))
         origin.stop()
         #expect(
             becomes { try first.json("GET", "/v1/jobs/\(id)")["waiting_for"]?.string == "retry" })

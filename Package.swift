@@ -163,7 +163,8 @@ let package = Package(
         .testTarget(
             name: "FerryServerTests",
             dependencies: [
-                "FerryAPI", "FerryCore", "FerryServer", "OpenSSL", "Postgres", "Sys", "TestSupport",
+                "FerryAPI", "FerryCore", "FerryEngine", "FerryServer", "OpenSSL", "Postgres", "Sys",
+                "TestSupport",
             ],
             swiftSettings: strict),
         .testTarget(

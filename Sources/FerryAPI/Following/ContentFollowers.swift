@@ -18,7 +18,7 @@ final class ContentFollowers: Sendable {
         /// `isOver`: the wait for the end of the job is over.
         case look(JobID, isOver: Bool)
         case read(JobID, Result<JobRecord, StoreError>)
-        case opened(JobID, Result<OpenContent, StoreError>)
+        case opened(JobID, Result<any OpenContent, StoreError>)
     }
 
     private let jobs: any JobReader
@@ -132,10 +132,10 @@ final class ContentFollowers: Sendable {
             if isOver || !arriving.isRunning(id) { read(id, &followed) }
         case .read(let id, let result): take(result, id, &followed)
         case .opened(let id, let result):
-            // The streams share the descriptor.
-            let file = (try? result.get()).flatMap { arriving.content(of: $0) }
+            // Any failure ends the streams: their clients repeat the request, and get the reason.
+            let content = try? result.get()
             end(id, &followed) { stream in
-                if let file { stream.finish(file) } else { stream.fail() }
+                if let content { stream.finish(content) } else { stream.fail() }
             }
         }
     }
@@ -190,16 +190,12 @@ final class ContentFollowers: Sendable {
         switch result {
         case .success(let job) where job.state == .succeeded:
             switch JobContent(job)?.place {
-            case nil: end(id, &followed) { $0.finish(FollowedBody([])) }
-            case .body(let body)?: end(id, &followed) { $0.finish(FollowedBody(body)) }
+            case nil: end(id, &followed) { $0.finish(ContentInMemory([])) }
+            case .body(let body)?: end(id, &followed) { $0.finish(ContentInMemory(body)) }
             case .stored?:
                 // Further streams are opened with the complete content.
                 followed[id]?.isReading = true
-                content.open(job) { [mailbox] result in
-                    guard !mailbox.send(.opened(id, result)), case .success(let open) = result else { return }
-                    // Closes the descriptor.
-                    _ = FileBody(descriptor: open.descriptor, offset: 0, length: 0)
-                }
+                content.open(job) { [mailbox] result in mailbox.send(.opened(id, result)) }
             }
         case .success(let job) where job.state.isTerminal: end(id, &followed) { $0.fail() }
         // Its bytes arrive on another node. The clients repeat the request, which is sent on to that node.

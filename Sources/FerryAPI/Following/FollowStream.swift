@@ -12,7 +12,8 @@ final class FollowStream: ResponseStream {
         case failed
     }
     private struct State {
-        var source: (any FollowedContent)?
+        /// The bytes that have arrived; after the end, the complete content.
+        var source: (any ReadableContent)?
         /// Bytes that the client has got.
         var sentByteCount: Int64 = 0
         var end = End.open
@@ -24,19 +25,6 @@ final class FollowStream: ResponseStream {
 
     /// `onEnd` is called once, after the last read.
     init(onEnd: @escaping @Sendable (FollowStream) -> Void = { _ in }) { self.onEnd = onEnd }
-
-    /// Creates a stream of complete content.
-    convenience init(_ content: any FollowedContent) {
-        self.init()
-        state.withLock { $0 = State(source: content, end: .succeeded(content.byteCount)) }
-    }
-
-    /// The response: its trailer tells that the content is complete.
-    func response(_ fields: HTTPFields) -> Response {
-        var response = Response(status: 200, fields: fields, body: .stream(self))
-        response.trailers = HTTPFields([("X-Ferry-State", JobState.succeeded.rawValue)])
-        return response
-    }
 
     // MARK: Changes
 
@@ -53,7 +41,7 @@ final class FollowStream: ResponseStream {
     }
 
     /// The job has succeeded with `content`, which is complete. Fails if the client has other bytes.
-    func finish(_ content: any FollowedContent) {
+    func finish(_ content: any ReadableContent) {
         change { state in
             let count = state.sentByteCount
             guard count == 0 || state.source.map({ isSame($0, content, count) }) ?? false else {
@@ -68,7 +56,7 @@ final class FollowStream: ResponseStream {
     /// Whether both begin with the same `count` bytes. Only small contents, which are in no file, are
     /// compared byte for byte.
     private func isSame(
-        _ before: any FollowedContent, _ content: any FollowedContent, _ count: Int64
+        _ before: any ReadableContent, _ content: any ReadableContent, _ count: Int64
     ) -> Bool {
         if before.key == content.key { return true }
         guard content.key == nil, count <= content.byteCount else { return false }
@@ -100,30 +88,41 @@ final class FollowStream: ResponseStream {
     func attach(_ waker: StreamWaker) { state.withLock { $0.waker = waker } }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep {
-        state.withLock { state in
-            while true {
-                if case .failed = state.end { return .fail }
-                let sent = state.sentByteCount
-                if case .succeeded(let byteCount) = state.end, sent == byteCount { return .end }
-                if let source = state.source, source.byteCount > sent {
-                    let count = Int(min(source.byteCount - sent, Int64(buffer.count)))
-                    let part = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
-                    switch unsafe source.read(into: part, at: sent) {
-                    case let read? where read > 0:
-                        state.sentByteCount += Int64(read)
-                        return .bytes(read)
-                    // The last bytes of the file were cut off: the next attempt fetches them again.
-                    case 0?: if case .open = state.end { break } else { return .fail }
-                    default: return .fail
-                    }
-                } else if case .succeeded = state.end {
-                    return .fail
-                } else if state.source?.awaitBytes(after: sent) == false {
-                    continue
+        let (step, awaited) = state.withLock { unsafe read(into: buffer, &$0) }
+        // Outside the lock: the content may call back at once.
+        awaited?.whenReadable { [weak self] in self?.wake() }
+        return step
+    }
+
+    /// Returns the next step, and the content to wait for if it has no bytes yet.
+    private func read(
+        into buffer: UnsafeMutableRawBufferPointer, _ state: inout State
+    ) -> (StreamStep, awaited: (any ReadableContent)?) {
+        while true {
+            if case .failed = state.end { return (.fail, nil) }
+            let sent = state.sentByteCount
+            if case .succeeded(let byteCount) = state.end, sent == byteCount { return (.end, nil) }
+            if let source = state.source, source.byteCount > sent {
+                let count = Int(min(source.byteCount - sent, Int64(buffer.count)))
+                let part = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
+                switch unsafe source.read(into: part, at: sent) {
+                case .bytes(let read) where read > 0:
+                    state.sentByteCount += Int64(read)
+                    return (.bytes(read), nil)
+                // The last bytes of the file were cut off: the next attempt fetches them again.
+                case .bytes: if case .open = state.end { break } else { return (.fail, nil) }
+                case .none:
+                    state.waits = true
+                    return (.wait, source)
+                case .failed: return (.fail, nil)
                 }
-                state.waits = true
-                return .wait
+            } else if case .succeeded = state.end {
+                return (.fail, nil)
+            } else if let arriving = state.source as? any FollowedContent, !arriving.awaitBytes(after: sent) {
+                continue
             }
+            state.waits = true
+            return (.wait, nil)
         }
     }
 
@@ -141,8 +140,8 @@ final class FollowStream: ResponseStream {
     }
 }
 
-extension FollowedContent {
-    /// Returns the first `count` bytes, or `nil` if they cannot be read.
+extension ReadableContent {
+    /// Returns the first `count` bytes, or `nil` if they cannot be read now.
     fileprivate func bytes(_ count: Int) -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: count)
         var done = 0
@@ -151,25 +150,9 @@ extension FollowedContent {
                 let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
                 return unsafe self.read(into: rest, at: Int64(done))
             }
-            guard let read, read > 0 else { return nil }
+            guard case .bytes(let read) = read, read > 0 else { return nil }
             done += read
         }
         return bytes
     }
-}
-
-/// Content in memory: the body of a data job.
-final class FollowedBody: FollowedContent {
-    private let body: [UInt8]
-
-    init(_ body: [UInt8]) { self.body = body }
-
-    var key: FollowedContentKey? { nil }
-    var byteCount: Int64 { Int64(body.count) }
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int? {
-        let count = min(buffer.count, body.count - Int(offset))
-        unsafe buffer.copyBytes(from: body[Int(offset)..<Int(offset) + count])
-        return count
-    }
-    func awaitBytes(after byteCount: Int64) -> Bool { self.byteCount <= byteCount }
 }

@@ -43,14 +43,12 @@ final class ContentHandlers: Sendable {
     private let reader: any JobReader
     private let content: any ContentStore
     private let others: any OtherNodes
-    private let arriving: any ArrivingContent
     private let followers: ContentFollowers
 
     init(_ ports: APIPorts, _ followers: ContentFollowers) {
         reader = ports.store.jobs
         content = ports.content
         others = ports.others
-        arriving = ports.arriving
         self.followers = followers
     }
 
@@ -81,24 +79,30 @@ final class ContentHandlers: Sendable {
         }
         open(job, request) { content in
             sendPart(description, content.byteCount, request) { offset, length in
-                // `FileBody` owns the descriptor, and closes it even if nothing is sent.
-                let file = FileBody(descriptor: content.descriptor, offset: offset, length: length)
-                return length > 0 ? .file(file) : .bytes([])
+                guard length > 0 else { return .bytes([]) }
+                if let file = content.file() {
+                    return .file(FileBody(descriptor: file, offset: offset, length: length))
+                }
+                return .stream(ContentStream(content, offset..<offset + length), length: length)
             }
         }
     }
 
     /// Opens the file of a succeeded job, or responds with an error.
     private func open(
-        _ job: JobRecord, _ request: RequestContext, then: @escaping @Sendable (OpenContent) -> Void
+        _ job: JobRecord, _ request: RequestContext, then: @escaping @Sendable (any OpenContent) -> Void
     ) {
         content.open(job) { [others] result in
+            // The disk of the node that has fetched the file may be its own.
             switch result {
-            case .failure(.notFound):
-                // The disk of the node that has fetched the file may be its own.
+            case .failure(.notFound), .failure(.unavailable):
                 if let owner = request.belongs(to: job.node, among: others) {
                     return request.forward(to: owner, by: others)
                 }
+            case .failure, .success: break
+            }
+            switch result {
+            case .failure(.notFound):
                 request.fail(Problem(.noContent, "The file of the content does not exist any more."))
             case .failure(.overloaded):
                 let text =
@@ -106,6 +110,9 @@ final class ContentHandlers: Sendable {
                 var problem = Problem(.overloaded, text)
                 problem.fields = quotaFields("contents", quota: Int64(contentWaiterCountMax), seconds: 1)
                 request.fail(problem)
+            case .failure(.unavailable):
+                request.fail(
+                    Problem(.storeUnavailable, "The content cannot be read at the moment; try again later."))
             case .failure(let error): request.fail(error)
             case .success(let content): then(content)
             }
@@ -136,20 +143,18 @@ final class ContentHandlers: Sendable {
             if job.state == .running, let owner = request.belongs(to: job.node, among: others) {
                 return request.forward(to: owner, by: others)
             }
-            return request.send(try followers.open(job).response(followFields(nil)))
+            return request.send(followResponse(try followers.open(job), nil))
         }
         guard let content = JobContent(job) else {
             throw Problem(.noContent, "The job has no content.")
         }
-        let fields = followFields(ContentDescription(content))
+        let description = ContentDescription(content)
         if case .body(let body) = content.place {
-            return request.send(FollowStream(FollowedBody(body)).response(fields))
+            let stream = ContentStream(ContentInMemory(body), 0..<Int64(body.count))
+            return request.send(followResponse(stream, description))
         }
-        open(job, request) { [arriving] open in
-            guard let file = arriving.content(of: open) else {
-                return request.fail(Problem(.noContent, "The file of the content cannot be read."))
-            }
-            request.send(FollowStream(file).response(fields))
+        open(job, request) { content in
+            request.send(followResponse(ContentStream(content, 0..<content.byteCount), description))
         }
     }
 }
@@ -167,18 +172,22 @@ extension RequestContext {
     }
 }
 
-/// The header fields of a response that follows content. `description`: of complete content, else `nil`.
-private func followFields(_ description: ContentDescription?) -> HTTPFields {
-    HTTPFields([
+/// The response that follows content; its trailer tells that the content is complete. `description`: of
+/// complete content, else `nil`.
+private func followResponse(_ stream: any ResponseStream, _ description: ContentDescription?) -> Response {
+    let fields = HTTPFields([
         ("Cache-Control", "no-store"),
         ("Content-Type", description?.mediaType ?? "application/octet-stream"),
         ("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "default-src 'none'; sandbox"),
         // Proxies pass on each piece at once.
         ("X-Accel-Buffering", "no"),
     ])
+    var response = Response(status: 200, fields: fields, body: .stream(stream))
+    response.trailers = HTTPFields([("X-Ferry-State", JobState.succeeded.rawValue)])
+    return response
 }
 
-/// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` exactly once, with offset and
+/// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` at most once, with offset and
 /// length in bytes.
 private func sendPart(
     _ description: ContentDescription, _ byteCount: Int64, _ request: RequestContext,
@@ -196,7 +205,6 @@ private func sendPart(
         fields.append("Content-Range", "bytes \(offset)-\(offset + length - 1)/\(byteCount)")
         request.send(Response(status: 206, fields: fields, body: body(offset, length)))
     case .unsatisfiable:
-        _ = body(0, 0)
         var problem = Problem(.rangeNotSatisfiable, "The content has \(byteCount) bytes.")
         problem.fields.append(("Content-Range", "bytes */\(byteCount)"))
         request.fail(problem)

@@ -53,36 +53,49 @@ package protocol JobControl: Sendable {
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
 }
 
-/// An open regular file to send. The receiver owns the descriptor and closes it.
-package struct OpenContent: Sendable {
-    /// Open file descriptor.
-    package let descriptor: Int32
-    /// Length of the file in bytes.
-    package let byteCount: Int64
-    package init(descriptor: Int32, byteCount: Int64) {
-        self.descriptor = descriptor
-        self.byteCount = byteCount
-    }
+/// A job's complete content, open for reading as long as this object exists. Any thread.
+package protocol OpenContent: ReadableContent {
+    /// Returns a descriptor of the regular file that has the bytes, which the caller owns and closes; `nil`
+    /// if there is no such file on this node, or no descriptor is left.
+    func file() -> Int32?
 }
 
 /// Maximum of a tenant's requests that wait while files are compared with their digests.
 package let contentWaiterCountMax = 64
 
-/// Opens the file of a succeeded job. `notFound` if the file does not exist any more or has other content;
-/// `overloaded` if too many requests wait for the comparison with its digest.
+/// Opens the content of a succeeded job. `notFound` if it does not exist any more or is another one;
+/// `overloaded` if too many requests wait for the comparison with its digest; `unavailable` if its place does
+/// not answer.
 package protocol ContentStore: Sendable {
-    /// Opens the file of a job for reading.
-    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
+    /// Opens the content of a job for reading.
+    func open(_ job: JobRecord, reply: @escaping Reply<any OpenContent>)
 }
 
-/// Content that readers follow: a file of which more bytes may arrive, or complete content. Any thread.
-package protocol FollowedContent: AnyObject, Sendable {
-    /// Identity of the file; `nil` if the content is in no file.
+/// Bytes of a job's content that a response sends. Any thread.
+package protocol ReadableContent: AnyObject, Sendable {
+    /// Identity of the file that has the bytes; `nil` if they are in no file.
     var key: FollowedContentKey? { get }
     /// Bytes that can be read from byte 0 on.
     var byteCount: Int64 { get }
-    /// Reads bytes from `offset` on. Returns their number, 0 at the end of the file, or `nil` after an error.
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int?
+    /// Reads bytes from `offset` on. Does not block for long.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead
+    /// Calls `body` once, on any thread, perhaps at once, as soon as a read that found no bytes can be
+    /// repeated.
+    func whenReadable(_ body: @escaping @Sendable () -> Void)
+}
+
+/// Result of `ReadableContent.read`.
+package enum ContentRead: Sendable, Equatable {
+    /// So many bytes; 0 at the end.
+    case bytes(Int)
+    /// None yet: `whenReadable` tells when to read again.
+    case none
+    /// The bytes cannot be read.
+    case failed
+}
+
+/// Content of which more bytes may arrive, which readers follow. Any thread.
+package protocol FollowedContent: ReadableContent {
     /// Asks for a call of `changed` (`ArrivingContent.follow`) when there are more bytes than `byteCount`.
     /// Returns `false` if there are more already.
     func awaitBytes(after byteCount: Int64) -> Bool
@@ -111,8 +124,6 @@ package protocol ArrivingContent: Sendable {
     /// Returns the file with the bytes of the job's running attempt: the same object while it is the same
     /// file. `nil` if there is none on this node. May block.
     func content(of job: JobID) -> (any FollowedContent)?
-    /// Takes over complete content. Returns `nil` and closes the descriptor if it cannot be read.
-    func content(of open: OpenContent) -> (any FollowedContent)?
 }
 
 /// Reads deliveries with their tries, and redelivers them.

@@ -100,7 +100,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .quotaExceeded: "A limit of the tenant is reached"
         case .storageQuotaExceeded: "The tenant's stored files reach their limit"
         case .internalError: "Internal error"
-        case .storeUnavailable: "The database is not available"
+        case .storeUnavailable: "The database, or the place of the content, is not available"
         case .overloaded: "Too many requests are waiting"
         case .tooManyStreams: "The tenant has too many streams on this node"
         case .nodeUnavailable: "The node that has this does not answer"

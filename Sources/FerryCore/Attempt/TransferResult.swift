@@ -148,14 +148,8 @@ extension FileIdentity: RecordValue {
 }
 
 extension ContentLocation: RecordValue {
-    public static func restore(_ json: JSON) -> ContentLocation? {
-        json.members == nil ? nil : ContentLocation(json)
-    }
-    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        write(into: &writer)
-        writer.endObject()
-    }
+    public static func restore(_ json: JSON) -> ContentLocation? { ContentLocation(json) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { write(into: &writer) }
 }
 
 /// The `result` object of the API.

@@ -3,13 +3,14 @@ public struct JobContent: Sendable {
     /// Place of a job's bytes.
     public enum Place: Sendable {
         case body([UInt8])
-        /// At a location. Another file may have replaced one that the job names: the identity is that of the
-        /// published file, or `nil` if it was not recorded.
-        case stored(ContentLocation, FileIdentity?)
+        case stored(ContentLocation)
     }
 
     /// Place of the bytes.
     public let place: Place
+    /// Identity of a file that the job names, as it was published: another file may have replaced it. `nil`
+    /// for other contents, or if it was not recorded.
+    public let file: FileIdentity?
     /// Number of bytes.
     public let size: Int64
     /// SHA-256 in lower-case hexadecimal.
@@ -30,12 +31,13 @@ public struct JobContent: Sendable {
             case .waiting, .queued, .running, .suspended, .cancelled: nil
             }
         guard let kept else { return nil }
-        (size, sha256) = (kept.size, kept.sha256)
+        (size, sha256, file) = (kept.size, kept.sha256, result?.file)
         mediaType = result?.parts.map(\.mimeType) ?? response?.mediaType
+        // A response that has rejected an upload, if it is too long for the record, is in a managed file.
         let location = result?.location ?? .managedFile
         let name = location.path.flatMap { $0.split(separator: "/").last.map(String.init) }
         fileName = name ?? response?.suggestedFilename ?? job.id.description
-        place = job.body.map { .body($0) } ?? .stored(location, result?.file)
+        place = job.body.map { .body($0) } ?? .stored(location)
     }
 }
 

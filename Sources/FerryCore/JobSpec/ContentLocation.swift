@@ -16,11 +16,26 @@ public enum ContentLocation: Sendable, Equatable {
 }
 
 extension ContentLocation {
-    /// Reads the members that `write` writes.
-    init(_ json: JSON) { self = json["path"]?.string.map { .namedFile(path: $0) } ?? .managedFile }
+    /// Reads the object that `write` writes; `nil` for anything else.
+    init?(_ json: JSON) {
+        if let path = json["path"]?.string {
+            self = .namedFile(path: path)
+        } else if json["managed"]?.bool == true {
+            self = .managedFile
+        } else {
+            return nil
+        }
+    }
 
-    /// Writes the members that name the location.
-    func write(into writer: inout JSONWriter) { writer.memberOrNull("path", path) }
+    /// Writes an object with one member, whose name tells the kind of the location.
+    func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        switch self {
+        case .managedFile: writer.member("managed", true)
+        case .namedFile(let path): writer.member("path", path)
+        }
+        writer.endObject()
+    }
 }
 
 extension JobSpec {

@@ -40,6 +40,7 @@ public struct ResumePoint: Sendable, Equatable {
         writer.member("job", job)
         writer.member("url", url)
         if let originalURL { writer.member("original_url", originalURL) }
+        writer.name("location")
         location.write(into: &writer)
         writer.endObject()
     }
@@ -53,11 +54,12 @@ public struct ResumePoint: Sendable, Equatable {
 
     init?(_ json: JSON) {
         guard json["type"]?.string == Self.type, let tenant = json["tenant"]?.string,
-            let job = json["job"]?.string.flatMap({ JobID($0) }), let url = json["url"]?.string
+            let job = json["job"]?.string.flatMap({ JobID($0) }), let url = json["url"]?.string,
+            let location = json["location"].flatMap({ ContentLocation($0) })
         else { return nil }
         self.init(
             tenant: tenant, job: job, url: url, originalURL: json["original_url"]?.string,
-            location: ContentLocation(json))
+            location: location)
     }
 
     /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed

@@ -23,13 +23,14 @@ package final class Engine: AttemptRunner, HostProber {
     /// Seconds that a drain waits after releasing attempts, so that nearly finished files are published.
     private static let releaseSeconds = 15.0
 
-    /// Starts the threads. Throws if libcurl cannot be used or the process is out of descriptors.
+    /// Starts the threads. `places`: made with the same configuration; `stop` ends them too. Throws if
+    /// libcurl cannot be used or the process is out of descriptors.
     package init(
-        configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
+        configuration: EngineConfiguration, places: Places, sink: any ResultSink, lease: any LeaseHolder,
         jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) throws {
         let context = EngineContext(
-            configuration, sink: sink, lease: lease, jobs: jobs, clock: clock, logger: logger)
+            configuration, places: places, sink: sink, lease: lease, jobs: jobs, clock: clock, logger: logger)
         self.context = context
         let count = max(1, configuration.loopCount)
         loops = try (0..<count).map { index in
@@ -156,9 +157,6 @@ package final class Engine: AttemptRunner, HostProber {
         for place in context.places.all { place.removePartialFiles(of: jobs) }
     }
 
-    /// Removes a file on a file thread: a large file or a disk that hangs takes long.
-    package func remove(_ path: String) { context.fileThreads.send(.run { unlink(path) }) }
-
     /// Removes what the attempts of a deleted job have left here.
     package func forget(_ point: ResumePoint) { context.places[point.location].forget(point) }
 
@@ -187,8 +185,7 @@ package final class Engine: AttemptRunner, HostProber {
     /// cannot be used afterwards.
     package func stop() {
         drain(seconds: 0)
-        for place in context.places.all { place.stop() }
-        let hanging = context.fileThreads.stop()
+        let hanging = context.places.stop()
         if hanging > 0 {
             context.logger.error("file threads did not end", metadata: ["count": "\(hanging)"])
         }

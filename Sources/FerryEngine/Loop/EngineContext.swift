@@ -37,7 +37,7 @@ final class EngineContext: Sendable {
     private let sink: any ResultSink
 
     init(
-        _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
+        _ configuration: EngineConfiguration, places: Places, sink: any ResultSink, lease: any LeaseHolder,
         jobs: any JobLookup, clock: any WallClock, logger: Logger
     ) {
         self.configuration = configuration
@@ -46,9 +46,9 @@ final class EngineContext: Sendable {
         stallSeconds = configuration.stallSeconds
         connections = configuration.connections
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
-        fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
+        self.places = places
+        fileThreads = places.fileThreads
         bulk = BulkTransfers(loopCount: configuration.loopCount)
-        places = Places(LocalFiles(configuration, fileThreads, logger))
         gathering = BufferBudget(byteCount: configuration.gatheredByteCountMax)
         names = NameLookup(isCutOff: configuration.isCutOff, resolve: configuration.resolve)
         self.sink = sink

@@ -7,8 +7,9 @@ protocol ByteSource: AnyObject, Sendable {
     var byteCount: Int64? { get }
     /// The first byte that can be read again; `nil` if each byte can be read only once.
     var rereadableFrom: Int64? { get }
-    /// Identity of the content among those that have been at its location; `nil` if the place does not tell.
-    var identity: FileIdentity? { get }
+    /// Whether these bytes are known to be the content that a job has left here: nobody else can have
+    /// replaced it, or its place tells one content from another.
+    func isKnown(as content: JobContent) -> Bool
     /// The open file with the bytes, so that a file thread can hash them; `nil` if the bytes are hashed as
     /// they are read.
     var hashable: DigestTail.Bytes? { get }

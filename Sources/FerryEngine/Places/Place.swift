@@ -11,6 +11,9 @@ protocol Place: Sendable {
     func partsSink(for attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> any PartsSink
     /// Opens a content at its location. Throws `source_not_found` or `storage_failed`.
     func source(of content: PlacedContent) throws(TransferError) -> any ByteSource
+    /// Removes the content of a deleted job, if the place keeps it under a name that Ferry has chosen.
+    /// Returns at once.
+    func removeContent(of job: JobID)
     /// Removes what the attempts of a deleted job have left here. Returns at once.
     func forget(_ point: ResumePoint)
     /// Removes what the attempts of these finished jobs have left beside their contents. Returns at once.
@@ -29,34 +32,4 @@ struct PlacedContent {
     /// The job whose content it is, which determines the name of a managed file.
     let job: JobID
     let tenant: String
-}
-
-/// The places of a node. A new place is a folder beside `LocalFiles`, and one more element of `all`.
-struct Places: Sendable {
-    /// The disks of this node, whose free space the whole service watches.
-    let localFiles: LocalFiles
-    let all: [any Place]
-
-    init(_ localFiles: LocalFiles) {
-        self.localFiles = localFiles
-        all = [localFiles]
-    }
-
-    /// Returns the place of a location.
-    subscript(location: ContentLocation) -> any Place {
-        // No input reaches this: each case of `ContentLocation` belongs to a place.
-        guard let place = all.first(where: { $0.keeps(location) }) else {
-            preconditionFailure("no place keeps \(location)")
-        }
-        return place
-    }
-}
-
-extension EngineContext {
-    /// Opens the file that a job names as its source.
-    func source(_ path: String, of attempt: Attempt) throws(TransferError) -> any ByteSource {
-        let location = ContentLocation.namedFile(path: path)
-        return try places[location].source(
-            of: PlacedContent(location: location, job: attempt.job, tenant: attempt.tenant))
-    }
 }

@@ -124,10 +124,6 @@ struct BodyAssembly: Sendable {
         TransferError(.sourceNotFound, message, phase: .sending, isRetryable: false)
     }
 
-    private static let changed = TransferError(
-        .sourceChanged, "The file is no longer the one that the source's job has fetched.", phase: .sending,
-        isRetryable: false)
-
     // MARK: On a file thread
 
     /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
@@ -143,7 +139,7 @@ struct BodyAssembly: Sendable {
             then: .run {
                 if let failure = tail.failure { return done(failure) }
                 // A digest that cannot be computed does not match either.
-                guard (try? digests.finish()) == next.sha256 else { return done(Self.changed) }
+                guard (try? digests.finish()) == next.sha256 else { return done(.contentChanged) }
                 settle(unverified.dropFirst(), done)
             })
         hashing.begin(tail)
@@ -183,7 +179,7 @@ struct BodyAssembly: Sendable {
                 content: content)
         }
         switch part.source {
-        case .path(let path): return make(.source(try context.source(path, of: attempt)), nil, nil)
+        case .path(let path): return make(.source(try context.places.source(path, of: attempt)), nil, nil)
         case .job(let job):
             guard let content = found[job]?.content else {
                 throw Self.missing("The source's job does not exist.")
@@ -226,20 +222,16 @@ struct BodyAssembly: Sendable {
     private func piece(
         of job: JobID, _ content: JobContent, _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> BodyContents.Piece {
-        let (location, identity): (ContentLocation, FileIdentity?)
+        let location: ContentLocation
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .stored(let at, let published): (location, identity) = (at, published)
+        case .stored(let at): location = at
         }
-        let placed = PlacedContent(location: location, job: job, tenant: attempt.tenant)
-        let source = try context.places[location].source(of: placed)
-        if let count = source.byteCount, count != content.size { throw Self.changed }
-        // Others may have replaced a content at a location that a job names.
-        if location != .managedFile, source.identity != identity {
-            guard let bytes = source.hashable else { throw Self.changed }
+        let opened = try context.places.open(content, at: location, of: job, tenant: attempt.tenant)
+        if !opened.isKnown, let bytes = opened.source.hashable {
             unverified.append(UnverifiedFile(bytes: bytes, byteCount: content.size, sha256: content.sha256))
         }
-        return .source(source)
+        return .source(opened.source)
     }
 }
 

@@ -25,7 +25,7 @@ struct RequestBody {
         let subject = attempt.spec.kind == .upload ? 0 : nil
         if let payload = attempt.payload { return BodyContents([.bytes(payload)], subject: subject) }
         guard case .path(let path)? = attempt.spec.source else { return nil }
-        return BodyContents([.source(try context.source(path, of: attempt))], subject: subject)
+        return BodyContents([.source(try context.places.source(path, of: attempt))], subject: subject)
     }
 
     /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps

@@ -12,11 +12,13 @@ struct ArrivingFiles: ArrivingContent {
     func unfollow(_ job: JobID) { engine?.unfollow(job) }
     func isRunning(_ job: JobID) -> Bool { engine?.progress(of: job) != nil }
     func content(of job: JobID) -> (any FollowedContent)? { engine?.followedFile(of: job) }
-    func content(of open: OpenContent) -> (any FollowedContent)? {
-        FollowedFile(owning: open.descriptor, byteCount: open.byteCount)
-    }
 }
 
 extension FollowedFile: FollowedContent {
     var key: FollowedContentKey? { FollowedContentKey(device: device, inode: inode) }
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead {
+        readBytes(into: buffer, at: offset).map { .bytes($0) } ?? .failed
+    }
+    /// A read below `byteCount` always finds bytes.
+    func whenReadable(_ body: @escaping @Sendable () -> Void) { body() }
 }

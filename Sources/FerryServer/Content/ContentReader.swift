@@ -1,33 +1,30 @@
-import CSys
 import FerryAPI
 import FerryCore
 import FerryEngine
 import Glibc
 import Sys
 
-/// Opens the results of jobs for download. Runs on a thread of its own, so that a slow or missing disk does
-/// not block a thread of the HTTP server.
+/// Opens the results of jobs for download, wherever they are. Runs on a thread of its own, so that a slow or
+/// missing disk does not block a thread of the HTTP server.
 final class ContentReader: ContentStore {
     private struct Request: Sendable {
         let job: JobRecord
-        let reply: Reply<OpenContent>
+        let reply: Reply<any OpenContent>
     }
     private let mailbox = Mailbox<Request>()
-    private let paths: StoragePaths
     let verifier = ContentVerifier()
 
-    init(paths: StoragePaths) {
-        self.paths = paths
+    init(places: Places) {
         let (mailbox, verifier) = (mailbox, verifier)
         _ = Thread(name: "content") {
             while true {
-                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, verifier) }
+                for request in mailbox.wait(milliseconds: -1) { Self.open(request, places, verifier) }
                 if mailbox.isClosed, mailbox.count == 0 { return }
             }
         }
     }
 
-    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
+    func open(_ job: JobRecord, reply: @escaping Reply<any OpenContent>) {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
     }
 
@@ -39,44 +36,44 @@ final class ContentReader: ContentStore {
         verifier.stop()
     }
 
-    private static func open(_ request: Request, _ paths: StoragePaths, _ verifier: ContentVerifier) {
+    private static func open(_ request: Request, _ places: Places, _ verifier: ContentVerifier) {
         let (job, reply) = (request.job, request.reply)
-        guard let content = JobContent(job) else { return reply(.failure(.notFound)) }
-        let descriptor = descriptor(of: content, job, paths)
-        guard descriptor >= 0 else { return reply(.failure(.notFound)) }
-        var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-            Int64(status.st_size) == content.size
-        else {
-            close(descriptor)
+        guard let content = JobContent(job), case .stored(let location) = content.place else {
             return reply(.failure(.notFound))
         }
-        guard !isPublished(status, content) else {
-            return reply(.success(OpenContent(descriptor: descriptor, byteCount: content.size)))
+        do throws(TransferError) {
+            let opened = try places.open(content, at: location, of: job.id, tenant: job.tenant)
+            guard !opened.isKnown else { return reply(.success(opened)) }
+            // Another job or a user may have replaced the file, or a backup restored it.
+            guard
+                let request = ContentVerifier.Request(
+                    tenant: job.tenant, sha256: content.sha256, content: opened, reply: reply)
+            else { return reply(.failure(.notFound)) }
+            verifier.verify(request)
+        } catch {
+            reply(.failure(error.isRetryable ? .unavailable : .notFound))
         }
-        verifier.verify(
-            ContentVerifier.Request(
-                tenant: job.tenant, sha256: content.sha256, descriptor: descriptor, stamp: FileStamp(status),
-                reply: reply))
+    }
+}
+
+extension OpenedContent: OpenContent {
+    var key: FollowedContentKey? {
+        var status = stat()
+        guard let descriptor, fstat(descriptor, &status) == 0 else { return nil }
+        return FollowedContentKey(device: UInt64(status.st_dev), inode: UInt64(status.st_ino))
     }
 
-    /// Returns a descriptor owned by the caller, or a negative number if there is no file.
-    private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
-        guard case .stored(.namedFile(let path), _) = content.place else {
-            return Glibc.open("\(paths.managedFiles)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
-        }
-        let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard root >= 0 else { return -1 }
-        defer { close(root) }
-        // Non-blocking: opening a FIFO there would wait for a writer.
-        return csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
+    func file() -> Int32? {
+        guard let descriptor else { return nil }
+        let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        return copy < 0 ? nil : copy
     }
 
-    /// Returns `true` if the file is the one that the job has published, unchanged. If not, its digest has to
-    /// be verified: another job or a user may have replaced it, or a backup restored it.
-    private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
-        // Only Ferry writes to the directory of kept files.
-        guard case .stored(.namedFile, let identity) = content.place else { return true }
-        return identity == FileIdentity(status)
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead {
+        switch readBytes(into: buffer, at: offset) {
+        case .bytes(let count): .bytes(count)
+        case .none: .none
+        case .failed: .failed
+        }
     }
 }

@@ -1,5 +1,6 @@
 import FerryAPI
 import FerryCore
+import FerryEngine
 import Glibc
 import Synchronization
 import Sys
@@ -14,13 +15,23 @@ final class ContentVerifier: Sendable {
         let tenant: String
         /// Expected digest in hexadecimal, from the job's result.
         let sha256: String
-        /// The file, owned by the request: closed, or passed on with the reply.
+        /// The content, which is in a file.
+        let content: OpenedContent
+        let reply: Reply<any OpenContent>
         let descriptor: Int32
         let stamp: FileStamp
-        let reply: Reply<OpenContent>
+
+        /// `nil` if no file has the content, or fstat(2) fails.
+        init?(
+            tenant: String, sha256: String, content: OpenedContent, reply: @escaping Reply<any OpenContent>
+        ) {
+            guard let descriptor = content.descriptor, let stamp = FileStamp(descriptor) else { return nil }
+            (self.tenant, self.sha256, self.content, self.reply) = (tenant, sha256, content, reply)
+            (self.descriptor, self.stamp) = (descriptor, stamp)
+        }
     }
 
-    /// Requests of one tenant, and of all tenants, that may wait. Each has an open descriptor.
+    /// Requests of one tenant, and of all tenants, that may wait. Each has an open file.
     static let tenantCountMax = contentWaiterCountMax
     private static let countMax = 512
     /// Largest number of digests that are remembered; beyond it all are dropped.
@@ -43,7 +54,7 @@ final class ContentVerifier: Sendable {
         _ = Thread(name: "content-digests") { [self] in run() }
     }
 
-    /// Verifies a file. Calls `reply` once: with the descriptor, with `notFound` if the digest differs, or
+    /// Verifies a file. Calls `reply` once: with the content, with `notFound` if the digest differs, or
     /// with `overloaded` if too many requests wait. Usable on any thread; never blocks.
     func verify(_ request: Request) {
         if let known = state.withLock({ $0.known[request.stamp] }) {
@@ -79,12 +90,10 @@ final class ContentVerifier: Sendable {
 
     private func reply(to request: Request, _ sha256: String) {
         guard sha256 == request.sha256 else { return refuse(request, .notFound) }
-        request.reply(
-            .success(OpenContent(descriptor: request.descriptor, byteCount: request.stamp.byteCount)))
+        request.reply(.success(request.content))
     }
 
     private func refuse(_ request: Request, _ error: StoreError) {
-        close(request.descriptor)
         request.reply(.failure(error))
     }
 

@@ -148,9 +148,14 @@ final class Application: Sendable {
         settings.openResumePoint = { box.resumePoint($0) }
         settings.egress = egress
         let store = Store(settings, spool: ResultSpool(directory: configuration.dataDirectory))
-        let engine = try makeEngine(
-            configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
-            downloads: downloads, logger: logger)
+        let engineSettings = engineSettings(
+            configuration, budget, memory, identity.id, store: store, egress: egress, downloads: downloads)
+        let places = Places(engineSettings, logger: logger)
+        let engine: Engine? =
+            configuration.roles.contains(.worker)
+            ? try Engine(
+                configuration: engineSettings, places: places, sink: store.dispatcher,
+                lease: store.heartbeat, jobs: store.jobs, clock: clock, logger: logger) : nil
         var webhooks: WebhookSender?
         do {
             webhooks = try makeWebhooks(
@@ -159,10 +164,9 @@ final class Application: Sendable {
             let health = Health(
                 store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
             let parts = NodeParts(
-                node: identity.id, store: store, engine: engine, webhooks: webhooks, health: health,
-                slots: slots,
-                budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
-                paths: StoragePaths(configuration))
+                node: identity.id, store: store, places: places, engine: engine, webhooks: webhooks,
+                health: health, slots: slots, budget: budget, memory: memory, box: box, clock: clock,
+                zones: zones, egress: egress)
             let server = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
                 own.add(.init(address, port: server.port))
@@ -172,7 +176,7 @@ final class Application: Sendable {
                 server: server, logger: logger)
         } catch {
             webhooks?.stop(graceSeconds: 0)
-            engine?.stop()
+            if let engine { engine.stop() } else { _ = places.stop() }
             throw error
         }
     }
@@ -211,7 +215,9 @@ final class Application: Sendable {
         wait(for: "webhooks") { parts.webhooks?.stop() }
         wait(for: "requests") { server.drain(seconds: 5) }
         wait(for: "database connections") { parts.store.stop() }
-        wait(for: "transfer loops") { parts.engine?.stop() }
+        wait(for: "transfer loops") {
+            if let engine = parts.engine { engine.stop() } else { _ = parts.places.stop() }
+        }
         wait(for: "server") { server.stop() }
         wait(for: "database") { database.close() }
     }
@@ -229,16 +235,20 @@ final class Application: Sendable {
         database.close()
     }
 
-    private static func makeEngine(
+    /// Returns the settings of the engine, and of the places. A node without an engine only reads contents.
+    private static func engineSettings(
         _ configuration: Configuration, _ budget: DescriptorBudget, _ memory: MemoryBudget, _ node: NodeID,
-        store: Store, clock: DatabaseClock, egress: EgressPolicy, downloads: DownloadAdmission, logger: Logger
-    ) throws -> Engine? {
-        guard configuration.roles.contains(.worker) else { return nil }
+        store: Store, egress: EgressPolicy, downloads: DownloadAdmission
+    ) -> EngineConfiguration {
         let paths = StoragePaths(configuration)
         var settings = EngineConfiguration(
             storageRoot: { paths.root(of: $0) }, managedFilesDirectory: paths.managedFiles, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
+        guard configuration.roles.contains(.worker) else {
+            settings.fileThreadCount = 1
+            return settings
+        }
         settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops
@@ -254,9 +264,7 @@ final class Application: Sendable {
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
-        return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.jobs,
-            clock: clock, logger: logger)
+        return settings
     }
 
     private static func makeSweeper(

@@ -24,12 +24,12 @@ final class APIServer: Sendable {
     /// Binds the address. Requests are not served before `listen`.
     init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
         let waiters = JobWaiters()
-        let content = ContentReader(paths: parts.paths)
+        let content = ContentReader(places: parts.places)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         var ports = APIPorts(
             store: StorePorts(store), submissions: store.submissions, feed: store.eventTail,
             tenants: store.tenantCounts,
-            node: NodeAdapter(store: store, paths: parts.paths, engine: engine, health: health),
+            node: NodeAdapter(store: store, places: parts.places, engine: engine, health: health),
             content: content, arriving: ArrivingFiles(engine: engine), clock: parts.clock,
             egress: parts.egress, waiters: waiters)
         let key = box.key(for: NodeSignature.purpose)
@@ -131,6 +131,7 @@ private struct ProbesOnly: RequestHandler {
 struct NodeParts: Sendable {
     let node: NodeID
     let store: Store
+    let places: Places
     let engine: Engine?
     let webhooks: WebhookSender?
     let health: Health
@@ -141,7 +142,6 @@ struct NodeParts: Sendable {
     let clock: DatabaseClock
     let zones: ZoneFiles
     let egress: EgressPolicy
-    let paths: StoragePaths
 }
 
 /// Reads the API keys every three seconds, so that keys created or revoked on other nodes take effect within

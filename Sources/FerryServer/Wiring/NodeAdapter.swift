@@ -2,7 +2,6 @@ import FerryAPI
 import FerryCore
 import FerryEngine
 import FerryStore
-import Glibc
 
 // The parts of the store that are ports of the API as they are.
 extension JobQueries: JobReader {}
@@ -44,7 +43,7 @@ extension StorePorts {
 /// Operations of the API that the store and the engine of this node carry out together.
 struct NodeAdapter: NodeOperations {
     let store: Store
-    let paths: StoragePaths
+    let places: Places
     let engine: Engine?
     let health: Health
     let throughput = Throughput()
@@ -64,11 +63,9 @@ struct NodeAdapter: NodeOperations {
     }
 
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
-        let file = "\(paths.managedFiles)/\(ManagedFiles.path(for: id))"
         store.jobCommands.delete(id, tenant: tenant, revision: revision) { result in
-            // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
-                if let engine { engine.remove(file) } else { unlink(file) }
+                places.removeContent(of: id)
                 if let point = ResumePoint(of: record) { engine?.forget(point) }
             }
             reply(result.map { _ in })

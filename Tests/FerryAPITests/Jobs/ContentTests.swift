@@ -108,7 +108,8 @@ struct ContentTests {
             unlink(path)
         }
         #expect(write(descriptor, "0123456789", 10) == 10)
-        fixture.store.state.withLock { $0.files[id] = path }
+        let content = try #require(ContentInFile(path))
+        fixture.store.state.withLock { $0.contents[id] = content }
         let response = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=2-4")])
         guard case .file(let file) = response.message.body else {
             Issue.record("not a file")

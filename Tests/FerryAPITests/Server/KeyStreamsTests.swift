@@ -106,9 +106,9 @@ struct KeyStreamsTests {
     func late() {
         let streams = KeyStreams()
         let owner = Principal(key: Self.viewer, tenant: "default", role: .viewer)
-        #expect(streams.open(FollowStream(FollowedBody([1])), for: owner) == nil)
+        #expect(streams.open(FollowStream(), for: owner) == nil)
         _ = streams.replace([owner.key: owner])
-        let stream = streams.open(FollowStream(FollowedBody([1])), for: owner)
+        let stream = streams.open(FollowStream(), for: owner)
         #expect(stream != nil && streams.count == 1)
         stream?.cancelled()
         #expect(streams.count == 0)

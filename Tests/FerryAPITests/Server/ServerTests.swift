@@ -78,11 +78,40 @@ struct ServerTests {
                 location: .managedFile, size: 10, sha256: String(repeating: "00", count: 32),
                 verified: .length)
             fixture.store.finish(id, .succeeded) { $0.storedResult = Stored(result) }
-            fixture.store.state.withLock { $0.files[id] = path }
+            let content = try #require(ContentInFile(path))
+            fixture.store.state.withLock { $0.contents[id] = content }
             let part = try exchange(port, request("GET /v1/jobs/\(id)/content", "Range: bytes=3-5\r\n"))
             #expect(part.hasPrefix("HTTP/1.1 206 ") && part.hasSuffix("\r\n\r\n345"))
             let head = try exchange(port, request("HEAD /v1/jobs/\(id)/content"))
             #expect(head.contains("Content-Length: 10\r\n") && head.hasSuffix("\r\n\r\n"))
+        }
+    }
+
+    @Test("a content in no file is sent as it comes, and is cut off where it cannot be read")
+    func distant() throws {
+        try serving { port, fixture in
+            let id = try fixture.submit()
+            let result = TransferResult(
+                location: .managedFile, size: 10, sha256: String(repeating: "00", count: 32),
+                verified: .length)
+            fixture.store.finish(id, .succeeded) { $0.storedResult = Stored(result) }
+            func set(readable: Int?) {
+                fixture.store.state.withLock {
+                    $0.contents[id] = DistantContent(Array("0123456789".utf8), readable: readable)
+                }
+            }
+            let get = "GET /v1/jobs/\(id)/content"
+            set(readable: nil)
+            let part = try exchange(port, request(get, "Range: bytes=3-5\r\n"))
+            #expect(part.hasPrefix("HTTP/1.1 206 ") && part.hasSuffix("\r\n\r\n345"))
+            set(readable: nil)
+            let followed = try exchange(port, request(get + "?follow=true"))
+            #expect(followed.contains("\r\n9\r\n") && followed.contains("X-Ferry-State: succeeded"))
+            set(readable: 4)
+            let short = try exchange(port, request(get))
+            #expect(short.contains("Content-Length: 10\r\n") && short.hasSuffix("\r\n\r\n0123"))
+            set(readable: 4)
+            #expect(try !exchange(port, request(get + "?follow=true")).contains("X-Ferry-State: succeeded"))
         }
     }
 }

@@ -20,12 +20,6 @@ final class MemoryArrivals: ArrivingContent {
     func unfollow(_ job: JobID) { state.withLock { $0.observers[job] = nil } }
     func isRunning(_ job: JobID) -> Bool { state.withLock { $0.running.contains(job) } }
     func content(of job: JobID) -> (any FollowedContent)? { state.withLock { $0.contents[job] } }
-    func content(of open: OpenContent) -> (any FollowedContent)? {
-        defer { close(open.descriptor) }
-        var bytes = [UInt8](repeating: 0, count: Int(open.byteCount))
-        guard pread(open.descriptor, &bytes, bytes.count, 0) == bytes.count else { return nil }
-        return MemoryContent(file: 1, bytes)
-    }
 
     /// Sets the bytes of the job's running attempt; `nil` if none runs.
     func set(_ content: MemoryContent?, of job: JobID) {
@@ -48,10 +42,11 @@ final class MemoryContent: FollowedContent {
     }
 
     var byteCount: Int64 { Int64(bytes.count) }
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int? {
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead {
         let part = bytes[Int(offset)...].prefix(buffer.count)
         buffer.copyBytes(from: part)
-        return part.count
+        return .bytes(part.count)
     }
+    func whenReadable(_ body: @escaping @Sendable () -> Void) { body() }
     func awaitBytes(after byteCount: Int64) -> Bool { self.byteCount <= byteCount }
 }

@@ -53,7 +53,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var keys: [APIKey] = []
         var firstKeys: [String: (fingerprint: [UInt8], id: KeyID, sealedText: [UInt8])] = [:]
         var deliveries: [DeliveryRecord] = []
-        var files: [JobID: String] = [:]
+        var contents: [JobID: any OpenContent] = [:]
         /// Error of every opened file.
         var fileFailure: StoreError?
         var submissions: [Submission] = []
@@ -417,13 +417,12 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         reply(.success(Array(all.filter { before == nil || $0.id < before ?? $0.id }.prefix(limit))))
     }
 
-    func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>) {
+    func open(_ job: JobRecord, reply: @escaping Reply<any OpenContent>) {
         if let failure = state.withLock({ $0.fileFailure }) { return reply(.failure(failure)) }
-        guard let path = state.withLock({ $0.files[job.id] }) else { return reply(.failure(.notFound)) }
-        let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC)
-        var about = stat()
-        guard descriptor >= 0, fstat(descriptor, &about) == 0 else { return reply(.failure(.notFound)) }
-        reply(.success(OpenContent(descriptor: descriptor, byteCount: Int64(about.st_size))))
+        guard let content = state.withLock({ $0.contents[job.id] }) else {
+            return reply(.failure(.notFound))
+        }
+        reply(.success(content))
     }
 }
 

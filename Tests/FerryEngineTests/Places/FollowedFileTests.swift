@@ -21,7 +21,7 @@ struct FollowedFileTests {
 
     private func read(_ file: FollowedFile, _ count: Int, at offset: Int64 = 0) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
-        let done = bytes.withUnsafeMutableBytes { file.read(into: $0, at: offset) } ?? -1
+        let done = bytes.withUnsafeMutableBytes { file.readBytes(into: $0, at: offset) } ?? -1
         return Array(bytes.prefix(max(0, done)))
     }
 

@@ -18,7 +18,7 @@ import Testing
         private let state = Mutex(State())
         let byteCount: Int64?
         let rereadableFrom: Int64?
-        let identity: FileIdentity? = nil
+        func isKnown(as content: JobContent) -> Bool { false }
         let hashable: DigestTail.Bytes? = nil
 
         init(byteCount: Int64? = nil, rereadableFrom: Int64? = nil) {

@@ -90,6 +90,7 @@ final class Fixture: Sendable {
     }
 
     let directory: String
+    let places: Places
     let engine: Engine
     let sink = Sink()
     let lease = Lease()
@@ -115,9 +116,11 @@ final class Fixture: Sendable {
             egress: EgressPolicy(allowing: allowsLoopback ? loopback : []), userAgent: "ferry-test")
         change(&configuration)
         mkdir(directory + "/tenant", 0o755)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        places = Places(configuration, logger: logger)
         engine = try Engine(
-            configuration: configuration, sink: sink, lease: lease, jobs: jobs, clock: SystemClock(),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            configuration: configuration, places: places, sink: sink, lease: lease, jobs: jobs,
+            clock: SystemClock(), logger: logger)
     }
 
     func stop() {

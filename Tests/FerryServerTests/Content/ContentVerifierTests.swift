@@ -1,6 +1,8 @@
 import FerryAPI
 import FerryCore
+import FerryEngine
 import Glibc
+import Logging
 import OpenSSL
 import Sys
 import TestSupport
@@ -22,15 +24,41 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         try #require(eventually { wallMicroseconds() * 1_000 > changed + 1_100_000_000 })
     }
 
+    /// Opens a file as the result of a job that has published another file at its path.
+    private static func opened(_ path: String) throws -> OpenedContent {
+        let slash = try #require(path.lastIndex(of: "/"))
+        let (directory, name) = (String(path[..<slash]), String(path[path.index(after: slash)...]))
+        var status = stat()
+        try #require(stat(path, &status) == 0)
+        let configuration = EngineConfiguration(
+            storageRoot: { _ in directory }, managedFilesDirectory: directory, egress: EgressPolicy(),
+            userAgent: "test")
+        let places = Places(configuration, logger: Logger(label: "test"))
+        defer { _ = places.stop() }
+        var result = TransferResult(
+            location: .namedFile(path: name), size: Int64(status.st_size), sha256: "", verified: .length)
+        result.file = FileIdentity(inode: 0, modified: 0)
+        let now = Timestamp(microseconds: wallMicroseconds())
+        var record = JobRecord(
+            id: JobID(high: 1, low: 2), tenant: "a", state: .succeeded, waitingFor: nil, revision: 2,
+            attempt: 1, failedAttemptCount: 0, node: nil, createdAt: now, startedAt: now, finishedAt: now,
+            retryOf: nil, storedSpec: StoredSpec([]))
+        record.storedResult = Stored(result)
+        let opened = try places.open(
+            try #require(JobContent(record)), at: .namedFile(path: name), of: record.id, tenant: "a")
+        #expect(!opened.isKnown)
+        return opened
+    }
+
     private static func verify(
         _ verifier: ContentVerifier, _ path: String, _ digest: String, tenant: String = "a"
-    ) throws -> Signal<Result<OpenContent, StoreError>> {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        let answer = Signal<Result<OpenContent, StoreError>>()
-        verifier.verify(
-            ContentVerifier.Request(
-                tenant: tenant, sha256: digest, descriptor: descriptor,
-                stamp: try #require(FileStamp(descriptor)), reply: { answer.fire($0) }))
+    ) throws -> Signal<Result<any OpenContent, StoreError>> {
+        let answer = Signal<Result<any OpenContent, StoreError>>()
+        let content = try opened(path)
+        let request = ContentVerifier.Request(tenant: tenant, sha256: digest, content: content) {
+            answer.fire($0)
+        }
+        verifier.verify(try #require(request))
         return answer
     }
 
@@ -45,16 +73,13 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
     }
 
     /// Waits for the result and returns the content's bytes, or `nil` if the content is refused.
-    private static func bytes(_ answer: Signal<Result<OpenContent, StoreError>>) throws -> [UInt8]? {
+    private static func bytes(_ answer: Signal<Result<any OpenContent, StoreError>>) throws -> [UInt8]? {
         guard case .success(let content) = try #require(answer.wait().first) else { return nil }
-        defer { close(content.descriptor) }
         var bytes = [UInt8](repeating: 0, count: Int(content.byteCount) + 1)
         var done = 0
         while true {
-            let count = bytes[done...].withUnsafeMutableBytes {
-                pread(content.descriptor, $0.baseAddress, $0.count, off_t(done))
-            }
-            guard count > 0 else { break }
+            let read = bytes[done...].withUnsafeMutableBytes { content.read(into: $0, at: Int64(done)) }
+            guard case .bytes(let count) = read, count > 0 else { break }
             done += count
         }
         return Array(bytes[..<done])

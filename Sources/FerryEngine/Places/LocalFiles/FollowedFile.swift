@@ -40,7 +40,7 @@ package final class FollowedFile: Sendable {
     package var byteCount: Int64 { written.load(ordering: .sequentiallyConsistent) }
 
     /// Reads bytes from `offset` on. Returns their number, 0 at the end of the file, or `nil` after an error.
-    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int? {
+    package func readBytes(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int? {
         while true {
             let count = pread(descriptor, buffer.baseAddress, buffer.count, off_t(offset))
             if count >= 0 { return count }

@@ -5,12 +5,15 @@ import Glibc
 final class LocalFileSource: ByteSource {
     private let descriptor: Int32
     let size: Int64
-    let identity: FileIdentity?
+    private let identity: FileIdentity
+    private let isManaged: Bool
     private let modified: timespec
 
-    init(_ path: String, below root: StorageDirectory) throws(TransferError) {
+    /// `isManaged`: only Ferry writes to the directory.
+    init(_ path: String, below root: StorageDirectory, isManaged: Bool) throws(TransferError) {
         let (descriptor, status) = try root.regularFile(path)
         self.descriptor = descriptor
+        self.isManaged = isManaged
         size = Int64(status.st_size)
         identity = FileIdentity(status)
         modified = status.st_mtim
@@ -23,6 +26,8 @@ final class LocalFileSource: ByteSource {
     var hashable: DigestTail.Bytes? { bytes }
     /// The file, for a file thread that hashes it.
     var bytes: DigestTail.Bytes { DigestTail.Bytes(descriptor: descriptor, owner: self, isWritten: false) }
+
+    func isKnown(as content: JobContent) -> Bool { isManaged || content.file == identity }
 
     private static let unreadable = TransferError(
         .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true)
@@ -54,4 +59,11 @@ final class LocalFileSource: ByteSource {
 
     /// All bytes are there: a read never finds none.
     func whenReadable(_ body: @escaping @Sendable () -> Void) { body() }
+}
+
+extension TransferError {
+    /// A source names no file that can be read.
+    static let sourceMissing = TransferError(
+        .sourceNotFound, "There is no readable file at the source's path.", phase: .sending,
+        isRetryable: false)
 }

@@ -52,8 +52,18 @@ final class LocalFiles: Place {
     }
 
     func source(of content: PlacedContent) throws(TransferError) -> any ByteSource {
-        try LocalFileSource(
-            content.location.path(of: content.job), below: try root(of: content.location, content.tenant))
+        let (path, modes) = root(of: content.location, content.tenant)
+        // Reading makes no directory.
+        guard let root = try existingRoot(path, modes) else { throw .sourceMissing }
+        return try LocalFileSource(
+            content.location.path(of: content.job), below: root, isManaged: content.location == .managedFile)
+    }
+
+    func removeContent(of job: JobID) {
+        let path = "\(configuration.managedFilesDirectory)/\(ManagedFiles.path(for: job))"
+        // On a file thread: a large file, or a disk that hangs, takes long. If a crash leaves the file, the
+        // sweep finds it by its name.
+        fileThreads.send(.run { unlink(path) })
     }
 
     // MARK: Directories
@@ -62,41 +72,50 @@ final class LocalFiles: Place {
     func destination(of attempt: Attempt) throws(TransferError) -> Destination {
         let location = attempt.spec.contentLocation
         return Destination(
-            root: try root(of: location, attempt.tenant), location,
+            root: try openRoot(of: location, attempt.tenant), location,
             ifExists: attempt.spec.destination?.ifExists ?? .replace, of: attempt)
     }
 
     /// Returns where the file of another job went, whose bytes a job may continue.
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
-        Destination(root: try root(of: point.location, point.tenant), point.location, job: point.job)
+        Destination(root: try openRoot(of: point.location, point.tenant), point.location, job: point.job)
     }
 
-    /// Returns the directory that a location is below.
-    private func root(
-        of location: ContentLocation, _ tenant: String
-    ) throws(TransferError) -> StorageDirectory {
+    /// Returns the path of the directory that a location is below, and the permissions of what is made there.
+    private func root(of location: ContentLocation, _ tenant: String) -> (path: String, modes: FileModes) {
         switch location {
-        case .managedFile: try root(configuration.managedFilesDirectory, .own)
-        case .namedFile: try root(configuration.storageRoot(tenant), configuration.fileModes(tenant))
+        case .managedFile: (configuration.managedFilesDirectory, .own)
+        case .namedFile: (configuration.storageRoot(tenant), configuration.fileModes(tenant))
         }
     }
 
-    /// Returns a root, which is opened once and kept while its path leads to it. A root that was removed is
-    /// made again. If another directory was put or mounted at the path, files go there, at the latest after
+    /// Opens the directory that a location is below. A directory that is missing is made.
+    private func openRoot(
+        of location: ContentLocation, _ tenant: String
+    ) throws(TransferError) -> StorageDirectory {
+        let (path, modes) = root(of: location, tenant)
+        if let root = try existingRoot(path, modes) { return root }
+        return known(try StorageDirectory.root(path, modes), at: path)
+    }
+
+    /// Returns a root, which is opened once and kept while its path leads to it; `nil` if there is none. If
+    /// another directory was put or mounted at the path, files go there, at the latest after
     /// `rootCheckInterval`.
-    private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
-        let now = monotonicNanoseconds()
-        let known = roots.withLock { $0[path] }
-        if let known, now - known.checkedAt < Self.rootCheckInterval { return known.directory }
-        let directory =
-            if let known, known.directory.isStill(at: path) {
-                known.directory
-            } else {
-                try StorageDirectory.root(path, modes)
-            }
+    private func existingRoot(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory? {
+        let found = roots.withLock { $0[path] }
+        if let found, monotonicNanoseconds() - found.checkedAt < Self.rootCheckInterval {
+            return found.directory
+        }
+        if let found, found.directory.isStill(at: path) { return known(found.directory, at: path) }
+        return try StorageDirectory.existingRoot(path, modes).map { known($0, at: path) }
+    }
+
+    /// Keeps a root that is at its path now.
+    private func known(_ directory: StorageDirectory, at path: String) -> StorageDirectory {
+        let root = Root(directory: directory, checkedAt: monotonicNanoseconds())
         roots.withLock { roots in
             if roots.count >= 1_000 { roots = [:] }
-            roots[path] = Root(directory: directory, checkedAt: now)
+            roots[path] = root
         }
         return directory
     }

@@ -17,20 +17,26 @@ final class StorageDirectory: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Opens a root by its absolute path, which is trusted. Makes it and its parents if they are missing.
-    static func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
-        let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
-        var opened = open(path, flags)
-        if opened < 0, errno == ENOENT {
-            var made = ""
-            for part in path.split(separator: "/") {
-                made += path.hasPrefix("/") || !made.isEmpty ? "/\(part)" : "\(part)"
-                mkdir(made, modes.directory)
-            }
-            opened = open(path, flags)
-        }
+    /// Opens a root by its absolute path, which is trusted. Returns `nil` if there is none.
+    static func existingRoot(
+        _ path: String, _ modes: FileModes
+    ) throws(TransferError) -> StorageDirectory? {
+        let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        if opened < 0, errno == ENOENT { return nil }
         guard opened >= 0 else { throw storageError(errno) }
         return StorageDirectory(opened, modes)
+    }
+
+    /// Opens a root. Makes it and its parents if they are missing.
+    static func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
+        if let root = try existingRoot(path, modes) { return root }
+        var made = ""
+        for part in path.split(separator: "/") {
+            made += path.hasPrefix("/") || !made.isEmpty ? "/\(part)" : "\(part)"
+            mkdir(made, modes.directory)
+        }
+        guard let root = try existingRoot(path, modes) else { throw storageError(ENOENT) }
+        return root
     }
 
     /// Opens a directory or, if it is missing, the nearest existing directory above it.
@@ -70,9 +76,6 @@ final class StorageDirectory: Sendable {
 
     /// Opens a regular file for reading. Throws `source_not_found` for anything else.
     func regularFile(_ path: String) throws(TransferError) -> (descriptor: Int32, status: stat) {
-        let missing = TransferError(
-            .sourceNotFound, "There is no readable file at the source's path.", phase: .sending,
-            isRetryable: false)
         // O_NONBLOCK: opening a FIFO would wait for a writer.
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
         guard opened >= 0 else {
@@ -81,7 +84,7 @@ final class StorageDirectory: Sendable {
                     .storageFailed, "The source's file could not be read.", phase: .sending,
                     isRetryable: true, osError: errno)
             }
-            throw missing
+            throw .sourceMissing
         }
         var status = stat()
         guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
@@ -89,7 +92,7 @@ final class StorageDirectory: Sendable {
             Int64(status.st_size) <= EngineLimits.sourceByteCountMax
         else {
             close(opened)
-            throw missing
+            throw .sourceMissing
         }
         return (opened, status)
     }

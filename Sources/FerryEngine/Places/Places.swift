@@ -1,0 +1,66 @@
+package import FerryCore
+package import Logging
+
+/// The places of a node, and the file threads that their work is done on. A new place is a folder beside
+/// `LocalFiles`, and one more element of `all`. Any thread.
+package struct Places: Sendable {
+    let fileThreads: FileThreadPool
+    /// The disks of this node, whose free space the whole service watches.
+    let localFiles: LocalFiles
+    let all: [any Place]
+
+    /// Starts the file threads.
+    package init(_ configuration: EngineConfiguration, logger: Logger) {
+        fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
+        localFiles = LocalFiles(configuration, fileThreads, logger)
+        all = [localFiles]
+    }
+
+    /// Returns the place of a location.
+    subscript(location: ContentLocation) -> any Place {
+        // No input reaches this: each case of `ContentLocation` belongs to a place.
+        guard let place = all.first(where: { $0.keeps(location) }) else {
+            preconditionFailure("no place keeps \(location)")
+        }
+        return place
+    }
+
+    /// Opens the file that a job names as its source.
+    func source(_ path: String, of attempt: Attempt) throws(TransferError) -> any ByteSource {
+        let location = ContentLocation.namedFile(path: path)
+        return try self[location].source(
+            of: PlacedContent(location: location, job: attempt.job, tenant: attempt.tenant))
+    }
+
+    /// Opens the content that a job has left at a location. Blocks. Throws `source_changed` if it is known to
+    /// be another one, `source_not_found` if there is none, and `storage_failed`.
+    package func open(
+        _ content: JobContent, at location: ContentLocation, of job: JobID, tenant: String
+    ) throws(TransferError) -> OpenedContent {
+        let placed = PlacedContent(location: location, job: job, tenant: tenant)
+        let source = try self[location].source(of: placed)
+        if let count = source.byteCount, count != content.size { throw .contentChanged }
+        let isKnown = source.isKnown(as: content)
+        guard isKnown || source.hashable != nil else { throw .contentChanged }
+        return OpenedContent(source, byteCount: content.size, isKnown: isKnown)
+    }
+
+    /// Removes the content of a deleted job, if a place keeps it under a name that Ferry has chosen. Returns
+    /// at once.
+    package func removeContent(of job: JobID) {
+        for place in all { place.removeContent(of: job) }
+    }
+
+    /// Ends the work of the places, and their threads. Returns how many threads hang.
+    package func stop() -> Int {
+        for place in all { place.stop() }
+        return fileThreads.stop()
+    }
+}
+
+extension TransferError {
+    /// The content at a location is not the one that a job has left there.
+    static let contentChanged = TransferError(
+        .sourceChanged, "The file is no longer the one that the source's job has fetched.", phase: .sending,
+        isRetryable: false)
+}

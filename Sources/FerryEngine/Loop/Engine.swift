@@ -49,7 +49,10 @@ package final class Engine: AttemptRunner, HostProber {
         context.metrics.began(attempts.count)
         var assigned = [[AssignedAttempt]](repeating: [], count: loops.count)
         for attempt in attempts {
-            let (index, isBulk) = place(attempt)
+            let home = Int(attempt.origin.hashValue.magnitude % UInt(loops.count))
+            // The job knows more about its own size than the origin's other files tell.
+            let (index, isBulk) = context.bulk.place(
+                attempt.origin, home: home, isLarge: attempt.isExpectedToBeBulk)
             let progress = ProgressMeter(attempt.spec.progressEstimate)
             context.registry.add(
                 attempt, Registry.Entry(attempt: attempt, loop: index, progress: progress))
@@ -68,14 +71,6 @@ package final class Engine: AttemptRunner, HostProber {
                 for one in batch { context.report(unbegun: one, on: index, .released) }
             }
         }
-    }
-
-    /// Counts bulk for its loop from here on, so that a batch is spread over the loops too.
-    private func place(_ attempt: Attempt) -> (loop: Int, isBulk: Bool) {
-        let home = Int(attempt.origin.hashValue.magnitude % UInt(loops.count))
-        // The job knows more about its own size than the origin's other files tell.
-        guard attempt.isExpectedToBeBulk ?? context.bulk.isBulk(attempt.origin) else { return (home, false) }
-        return (context.bulk.beganOnLeastLoaded(preferred: home), true)
     }
 
     /// Stops the job's attempt: closes its socket within a turn of its loop. Does nothing if the job does not

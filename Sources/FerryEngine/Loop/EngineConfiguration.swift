@@ -163,7 +163,10 @@ enum EngineLimits {
     static let earlyLoanInterval: Int64 = 250_000_000
     /// Nanoseconds by which a loop is late whose measurements do not count.
     static let lateNanoseconds: Int64 = 500_000_000
-    /// Hosts that are remembered as sources of bulk.
+    /// Attempts of an origin that begin on each loop before all go to one: enough that the first large files
+    /// use all processors, and few connections for an origin with small ones.
+    static let firstAttemptCountPerLoop = 4
+    /// Hosts that are remembered as sources of bulk, and those of which the first attempts are counted.
     static let bulkOriginCountMax = 10_000
     /// Bytes from which a body's record is written while it arrives, so that its bytes outlast a crash.
     static let recordedByteCountMin: Int64 = 1 << 20

@@ -220,35 +220,3 @@ struct AttemptKey: Hashable, Sendable {
         number = attempt.number
     }
 }
-
-/// The origins with large transfers (bulk), and the number of those on each loop. Large transfers of one
-/// origin are spread over the loops; small ones stay on one loop to share connections.
-final class BulkTransfers: Sendable {
-    private let origins = Mutex<Set<String>>([])
-    private let live: Mutex<[Int]>
-
-    init(loopCount: Int) { live = Mutex(Array(repeating: 0, count: max(1, loopCount))) }
-
-    func isBulk(_ origin: String) -> Bool { origins.withLock { $0.contains(origin) } }
-
-    func note(_ origin: String) {
-        origins.withLock { origins in
-            if origins.count >= EngineLimits.bulkOriginCountMax { origins = [] }
-            origins.insert(origin)
-        }
-    }
-
-    /// Counts one large transfer on the loop with the fewest, on `preferred` if it is among them. Returns the
-    /// loop.
-    func beganOnLeastLoaded(preferred: Int) -> Int {
-        live.withLock { live in
-            let fewest = live.min() ?? 0
-            let loop = live[preferred] == fewest ? preferred : live.firstIndex(of: fewest) ?? preferred
-            live[loop] += 1
-            return loop
-        }
-    }
-
-    func began(on loop: Int) { live.withLock { $0[loop] += 1 } }
-    func ended(on loop: Int) { live.withLock { $0[loop] -= 1 } }
-}

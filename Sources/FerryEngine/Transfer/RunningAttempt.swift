@@ -166,7 +166,7 @@ final class RunningAttempt {
         takeBackSlot()
         exchanges.perform(.leave)
         exchanges.sink?.release()
-        if isBulk { context.bulk.ended(on: loop.index) }
+        if isBulk { context.bulk.ended(on: loop.index) } else { context.bulk.endedSmall(attempt.origin) }
         loop.ended(key)
     }
 

@@ -1,5 +1,6 @@
--- The schema: jobs, finished jobs, sessions, events, groups, webhooks and deliveries, hosts, schedules,
--- nodes, and keys, settings and audit. Later migrations add to it (docs/decisions/0039-one-baseline.md).
+-- The schema: jobs, finished jobs, sessions, events, groups, staged uploads, webhooks and deliveries, hosts,
+-- schedules, nodes, and keys, settings and audit. Later migrations add to it
+-- (docs/decisions/0039-one-baseline.md).
 --
 -- - No foreign keys between jobs and what belongs to them: rows that belong together are written in one
 --   transaction.
@@ -929,6 +930,48 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END $$;
+
+-- Staged uploads --------------------------------------------------------------------------------------------
+
+-- Bytes that clients have sent to Ferry. The file of an upload is on the disk of its node, at a path that the
+-- id determines.
+CREATE TABLE uploads (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- When the upload is removed: some time after the last byte, or after the end of the upload.
+    expires_at timestamptz NOT NULL,
+    -- The node whose disk has the file.
+    node uuid NOT NULL,
+    -- Bytes of the file that survive the end of the process; the file may be longer.
+    byte_offset bigint NOT NULL DEFAULT 0,
+    is_complete boolean NOT NULL DEFAULT false,
+    -- Bytes of the complete upload; null while they are not known.
+    size bigint,
+    tenant text NOT NULL,
+    -- Name that the client has given.
+    name text,
+    file_name text,
+    content_type text,
+    -- Fields of the client as they were sent: Upload-Metadata (tus 1.0; empty: none), Repr-Digest (RFC 9530).
+    metadata text NOT NULL,
+    repr_digest text,
+    -- Of a complete upload.
+    sha256 bytea,
+    -- Upload-Concat (tus 1.0) as it was sent.
+    concatenation text,
+    CONSTRAINT uploads_pkey PRIMARY KEY (id),
+    CONSTRAINT uploads_name_is_unique UNIQUE (tenant, name),
+    CONSTRAINT uploads_complete CHECK (
+        is_complete = (sha256 IS NOT NULL) AND (NOT is_complete OR size IS NOT DISTINCT FROM byte_offset))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Lists, newest first. Partial on paper, like jobs_tenant.
+-- Used by list_uploads, create_upload, sum_stored_bytes.
+CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
+-- Uploads that have expired.
+-- Used by remove_expired_uploads.
+CREATE INDEX uploads_expiry ON uploads (expires_at);
 
 -- Webhooks and deliveries -----------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     let context: EngineContext
+    /// The files of staged uploads on this node.
+    package let uploads: StagedUploads
     private let loops: [LoopHandle]
     private let isDraining = Atomic<Bool>(false)
     /// Whether a drain has ended without all attempts having ended.
@@ -31,6 +33,8 @@ package final class Engine: AttemptRunner, HostProber {
         let context = EngineContext(
             configuration, sink: sink, lease: lease, jobs: jobs, clock: clock, logger: logger)
         self.context = context
+        uploads = StagedUploads(
+            configuration.uploadsDirectory, context.fileThreads, context.places.localFiles)
         let count = max(1, configuration.loopCount)
         loops = try (0..<count).map { index in
             let kept = max(16, configuration.keptConnectionCount / count)

@@ -21,6 +21,7 @@ final class Application: Sendable {
     private let bootstrap: Bootstrap
     private let server: APIServer
     private let sweeper: Sweeper?
+    private let uploadSweeper: UploadSweeper?
     private let logger: Logger
     /// Name of the part that `end` waits for.
     private let stopping = Mutex("")
@@ -31,6 +32,11 @@ final class Application: Sendable {
     ) {
         sweeper = Application.makeSweeper(
             configuration, store: parts.store, clock: parts.clock, logger: logger)
+        uploadSweeper = parts.engine.map { engine in
+            UploadSweeper(
+                uploads: parts.store.uploads, files: engine.uploads, directory: parts.paths.uploads,
+                clock: parts.clock, logger: logger)
+        }
         self.configuration = configuration
         self.parts = parts
         self.identity = identity
@@ -183,6 +189,7 @@ final class Application: Sendable {
         // Claims of the sender failed before this node had a lease.
         parts.webhooks?.wake()
         sweeper?.start()
+        uploadSweeper?.start()
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
@@ -206,6 +213,7 @@ final class Application: Sendable {
     private func end() {
         parts.health.beginDraining()
         sweeper?.stop()
+        uploadSweeper?.stop()
         parts.store.drain()
         wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
         wait(for: "webhooks") { parts.webhooks?.stop() }
@@ -239,6 +247,7 @@ final class Application: Sendable {
             storageRoot: { paths.root(of: $0) }, managedFilesDirectory: paths.managedFiles, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
+        settings.uploadsDirectory = paths.uploads
         settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops

@@ -88,7 +88,8 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + bulkOperations + claim + connection + deliveries + events + groups + finish + hosts + jobs
+        admin + bulkOperations + claim + connection + deliveries + events + groups + uploads + finish + hosts
+        + jobs
         + leases + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
@@ -327,6 +328,25 @@ struct PlanCall {
         command(Statements.lockJobGroup, "'acme', 'night'"),
         read(Statements.readJobGroup, "'acme', 'night'"),
         writer(Statements.removeOldJobGroups, "1e9, 50"),
+    ]
+
+    private static let uploads: [PlanCall] = [
+        command(Statements.advanceUpload, "history_id(5), 10, NULL, now()"),
+        command(Statements.completeUpload, "history_id(5), 10, '\\x00', now()"),
+        command(
+            Statements.createUpload,
+            """
+            history_id(7000000), now(), now(), history_id(1), 10, 'acme', 'new', NULL, NULL, '', NULL, NULL,
+            100000
+            """, looksAt: 100, "uploads, which are counted because their number is limited"),
+        command(Statements.deleteUpload, "'acme', history_id(5)"),
+        read(Statements.knownUploads, "ARRAY[history_id(5)]"),
+        read(Statements.listUploads, "'acme', history_id(9000000), 51"),
+        read(Statements.readNamedUpload, "'acme', 'upload 5'"),
+        read(Statements.readUpload, "'acme', history_id(5)"),
+        command(Statements.removeExpiredUploads, "history_id(1), now(), 50"),
+        command(
+            Statements.restartUpload, "history_id(5), history_id(1), now(), 10, NULL, NULL, '', NULL, NULL"),
     ]
 
     private static let finish: [PlanCall] = [

@@ -34,6 +34,9 @@ extension Statements {
         // Groups
         awaitedJobGroups, closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup,
         readJobGroup, removeOldJobGroups,
+        // Uploads
+        advanceUpload, completeUpload, createUpload, deleteUpload, knownUploads, listUploads, readNamedUpload,
+        readUpload, removeExpiredUploads, restartUpload,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts

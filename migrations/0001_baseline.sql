@@ -253,10 +253,10 @@ CREATE INDEX earlier_specs_replaced ON earlier_specs (replaced_at);
 
 -- Dependencies that have not ended.
 CREATE TABLE job_dependencies (
-    -- A job, or a group (job_groups.id).
+    -- A job, a group (job_groups.id), or an upload (uploads.id).
     dependency uuid NOT NULL,
     dependent uuid NOT NULL,
-    -- The round of a group when the dependent was submitted. Null: the dependency is a job.
+    -- The round of a group when the dependent was submitted. Null: the dependency is a job; −1: an upload.
     group_round integer,
     CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
@@ -269,12 +269,12 @@ CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependen
 -- a dependent one.
 CREATE TABLE dependency_outbox (
     position bigint GENERATED ALWAYS AS IDENTITY,
-    -- A job, or a group (job_groups.id).
+    -- A job, a group (job_groups.id), or an upload (uploads.id).
     job uuid NOT NULL,
-    -- The terminal state of a job, or the outcome of a group, that others depend on. Null: the job itself
-    -- depends on others.
+    -- The terminal state of a job, or the outcome of a group or upload, that others depend on. Null: the job
+    -- itself depends on others.
     state job_state,
-    -- The round of a group: jobs that were submitted in a later one wait for that.
+    -- The round of a group: jobs that were submitted in a later one wait for that. −1: an upload.
     group_round integer,
     CONSTRAINT dependency_outbox_pkey PRIMARY KEY (position)
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
@@ -946,6 +946,8 @@ CREATE TABLE uploads (
     -- Bytes of the file that survive the end of the process; the file may be longer.
     byte_offset bigint NOT NULL DEFAULT 0,
     is_complete boolean NOT NULL DEFAULT false,
+    -- Jobs may depend on the end of the incomplete upload.
+    is_awaited boolean NOT NULL DEFAULT false,
     -- Bytes of the complete upload; null while they are not known.
     size bigint,
     tenant text NOT NULL,
@@ -972,6 +974,19 @@ CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
 -- Uploads that have expired.
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);
+
+-- The jobs that send an upload, written with them. A row stays when its job ends, until its upload is removed.
+CREATE TABLE upload_jobs (
+    upload uuid NOT NULL,
+    job uuid NOT NULL,
+    CONSTRAINT upload_jobs_pkey PRIMARY KEY (upload, job)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Returns whether an unfinished job needs an upload.
+CREATE FUNCTION is_upload_needed(needed uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM upload_jobs u WHERE u.upload = needed
+    AND (SELECT true FROM jobs j WHERE j.id = u.job));
 
 -- Webhooks and deliveries -----------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ enum FolderUses {
                     ]
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),
-                ("Uploads", ["Connection", "Requests"]),
+                ("Uploads", ["Connection", "Signals", "Requests"]),
                 (
                     "Jobs",
                     [
@@ -104,7 +104,10 @@ enum FolderUses {
                 ),
                 (
                     "BulkOperations",
-                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit", "Jobs"]
+                    [
+                        "Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit",
+                        "Uploads", "Jobs",
+                    ]
                 ),
                 (
                     "Schedules",

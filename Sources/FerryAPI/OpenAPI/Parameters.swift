@@ -130,6 +130,9 @@ let parameters: [Parameter] = [
     Parameter(
         "UploadName", "upload", .path, text(1...Limits.nameByteCountMax, "^[A-Za-z0-9._-]+$"),
         "Identifier of the upload, or the name that the client has given it."),
+    Parameter(
+        "Force", "force", .query, Bool.shownSchema,
+        "true: the upload is deleted although an unfinished job needs it; jobs that wait for it fail."),
     header(
         "UploadOffset", "Upload-Offset",
         "Place of the first byte of the body in the upload: the offset that the upload has."),

@@ -17,8 +17,8 @@ extension Operation {
                 .unchanged, problems: [409, 416])
         case .deleteUpload:
             OperationDescription(
-                "Delete a staged upload, also while it receives bytes", [], nil,
-                .init(204, "The upload is deleted."), problems: [412])
+                "Delete a staged upload, also while it receives bytes", ["Force"], nil,
+                .init(204, "The upload is deleted."), problems: [409, 412])
         case .continueUpload:
             OperationDescription(
                 "Continue an incomplete upload at its offset",

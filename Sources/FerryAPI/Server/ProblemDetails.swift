@@ -23,6 +23,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case groupExists = "group_exists"
     case groupNotFinished = "group_not_finished"
     case uniqueKeyTaken = "unique_key_taken"
+    case uploadInUse = "in_use"
     case uploadExists = "upload_exists"
     case uploadIncomplete = "upload_incomplete"
     case uploadComplete = "upload_complete"
@@ -61,7 +62,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
             .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished,
-            .uniqueKeyTaken, .uploadExists, .uploadIncomplete, .uploadSuperseded, .offsetMismatch:
+            .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadIncomplete, .uploadSuperseded,
+            .offsetMismatch:
             409
         case .stale, .unsupportedVersion: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
@@ -100,6 +102,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .groupExists: "A group has this name"
         case .groupNotFinished: "The group is not finished"
         case .uniqueKeyTaken: "Another job has the unique key"
+        case .uploadInUse: "A job needs the upload"
         case .uploadExists: "Another upload has this name"
         case .uploadIncomplete: "The upload is not complete"
         case .uploadComplete: "The upload is complete"
@@ -331,6 +334,10 @@ struct Problem: Error, Sendable {
         case .tooManyUploads:
             self.init(
                 .limitReached, "A tenant may have \(Limits.uploadCountMax) staged uploads. Delete some.")
+        case .uploadInUse:
+            self.init(
+                .uploadInUse,
+                "An unfinished job needs the upload. With force=true it is deleted all the same.")
         case .uniqueKeyTaken(let job):
             self.init(.uniqueKeyTaken, "The job \(job) has the unique key of this job.")
             self.job = job

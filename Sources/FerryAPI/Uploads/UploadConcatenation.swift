@@ -77,7 +77,7 @@ extension UploadHandlers {
                 }
             }
         case .failure(let error):
-            services.store.deleteUpload(upload.id, tenant: upload.tenant) { [self] _ in
+            services.store.deleteUpload(upload.id, tenant: upload.tenant, isForced: true) { [self] _ in
                 services.files?.remove(upload.id)
                 end(call, 0, request, call.response(call.problem(error)))
             }

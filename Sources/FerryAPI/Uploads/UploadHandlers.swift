@@ -152,10 +152,18 @@ final class UploadHandlers: Sendable {
     /// `DELETE /v1/uploads/{upload}`. Ends a request that is sending bytes.
     func delete(_ request: RequestContext) throws(Problem) {
         let call = try call(request)
+        let isForced: Bool
+        switch request.query.first(where: { $0.name == "force" })?.value {
+        case nil, "false"?: isForced = false
+        case "true"?: isForced = true
+        default: throw Problem(.invalidParameter, "force must be true or false.")
+        }
         try find(request) { [self] upload in
+            guard upload.node == services.node else { return request.fail(call.elsewhere(upload.node)) }
             let visit = UploadVisit()
             services.queue.enter(upload.id, visit) { [self] in
-                services.store.deleteUpload(upload.id, tenant: request.tenant) { [self] result in
+                services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {
+                    [self] result in
                     if case .success = result { services.files?.remove(upload.id) }
                     services.queue.leave(upload.id, visit)
                     switch result {

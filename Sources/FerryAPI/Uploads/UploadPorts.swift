@@ -1,9 +1,7 @@
 package import FerryCore
 
 /// Stores staged uploads. An upload of another tenant is `notFound`.
-package protocol UploadStore: Sendable {
-    /// Replies with one upload.
-    func upload(_ reference: UploadReference, tenant: String, reply: @escaping Reply<StagedUpload>)
+package protocol UploadStore: UploadLookup {
     /// Replies with uploads, newest first, only those before `before`.
     func uploads(
         tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>)
@@ -20,8 +18,12 @@ package protocol UploadStore: Sendable {
     func completeUpload(
         _ id: UploadID, byteCount: Int64, sha256: [UInt8], expiresAt: Timestamp,
         reply: @escaping Reply<StagedUpload>)
-    /// Deletes an upload.
-    func deleteUpload(_ id: UploadID, tenant: String, reply: @escaping Reply<Void>)
+    /// Deletes an upload. If an unfinished job needs it, it is `uploadInUse`, unless `isForced`.
+    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>)
+    /// Prepares uploads for the submission of jobs that name them. Replies with those that the tenant has. To
+    /// be called before the submission.
+    func prepareUploads(
+        _ references: [UploadReference], tenant: String, reply: @escaping Reply<[NamedUpload]>)
 }
 
 /// What the handlers of uploads use.

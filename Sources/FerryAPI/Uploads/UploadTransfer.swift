@@ -360,7 +360,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         let isKnown = call.style != .plain || call.reference != nil
         let isDigestWrong = error.code == .digestMismatch
         guard isKnown && (isProven || !isDigestWrong) else {
-            return services.store.deleteUpload(upload.id, tenant: upload.tenant) { [self] _ in
+            return services.store.deleteUpload(upload.id, tenant: upload.tenant, isForced: true) { [self] _ in
                 services.files?.remove(upload.id)
                 leave()
             }

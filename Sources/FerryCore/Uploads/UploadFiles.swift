@@ -1,3 +1,10 @@
+/// Finds a staged upload of a tenant; an upload of another tenant is `notFound`. Replies once, on a thread that
+/// must not block.
+public protocol UploadLookup: Sendable {
+    /// Looks an upload up.
+    func upload(_ reference: UploadReference, tenant: String, reply: @escaping Reply<StagedUpload>)
+}
+
 /// The files of staged uploads on the disk of this node. Any thread; no call blocks. Replies come on a thread
 /// that must not block.
 public protocol UploadFiles: Sendable {

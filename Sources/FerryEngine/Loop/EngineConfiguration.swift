@@ -63,6 +63,8 @@ package struct EngineConfiguration: Sendable {
     /// Idle connections that all loops together keep. At least the number of transfers at once.
     package var keptConnectionCount = 512
 
+    /// Finds staged uploads that jobs send; `nil` if there are none.
+    package var uploads: (any UploadLookup)?
     /// Directory of staged uploads.
     package var uploadsDirectory: String
 

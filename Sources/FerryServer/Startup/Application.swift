@@ -248,6 +248,7 @@ final class Application: Sendable {
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
         settings.uploadsDirectory = paths.uploads
+        settings.uploads = store.uploads
         settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops

@@ -2,15 +2,17 @@ package import FerryCore
 import Postgres
 
 /// Creates, reads, advances, completes and deletes staged uploads. Any thread.
-package final class UploadCommands: Sendable {
+package final class UploadCommands: UploadLookup {
     private let commands: CommandQueue
     private let reads: ReadPool
     private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext, _ signals: StoreSignals) {
         self.commands = commands
         self.reads = reads
         self.context = context
+        self.signals = signals
     }
 
     // MARK: Reading
@@ -101,30 +103,59 @@ package final class UploadCommands: Sendable {
         }
     }
 
+    /// Prepares uploads for the submission of jobs that name them. Replies with those that the tenant has. To
+    /// be called before the submission.
+    package func prepareUploads(
+        _ references: [UploadReference], tenant: String, reply: @escaping Reply<[NamedUpload]>
+    ) {
+        commands.perform("prepare_uploads", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[NamedUpload], StoreError> in
+            let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
+            var found: [NamedUpload] = []
+            for row in 0..<rows.rowCount {
+                found.append(
+                    NamedUpload(
+                        id: rows.identifier(row, 0), name: rows.textOrNil(row, 1),
+                        isComplete: rows.bool(row, 2)))
+            }
+            return .success(found)
+        }
+    }
+
     /// Completes an upload whose bytes are durable. Fails with `notFound` if it is not incomplete any more.
     package func completeUpload(
         _ id: UploadID, byteCount: Int64, sha256: [UInt8], expiresAt: Timestamp,
         reply: @escaping Reply<StagedUpload>
     ) {
+        let signals = signals
         commands.perform("complete_upload", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<StagedUpload, StoreError> in
             var parameters = Parameters.identifier(id)
             parameters.append(int64: byteCount)
             parameters.append(bytea: sha256)
             parameters.append(expiresAt)
-            return Self.only(try connection.execute(Statements.completeUpload, parameters))
+            let rows = try connection.execute(Statements.completeUpload, parameters)
+            if rows.rowCount == 1, rows.bool(0, 15) { signals.noteDependencies() }
+            return Self.only(rows)
         }
     }
 
-    /// Deletes an upload. Fails with `notFound` if the tenant does not have it.
-    package func deleteUpload(_ id: UploadID, tenant: String, reply: @escaping Reply<Void>) {
+    /// Deletes an upload. Fails with `notFound` if the tenant does not have it, and with `uploadInUse` if an
+    /// unfinished job needs it, unless `isForced`.
+    package func deleteUpload(
+        _ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>
+    ) {
+        let signals = signals
         commands.perform("delete_upload", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(id)
+            parameters.append(bool: isForced)
             let rows = try connection.execute(Statements.deleteUpload, parameters)
-            return rows.rowCount == 1 ? .success(()) : .failure(.notFound)
+            if rows.bool(0, 2) { signals.noteDependencies() }
+            guard !rows.bool(0, 0) else { return .success(()) }
+            return .failure(rows.bool(0, 1) ? .uploadInUse : .notFound)
         }
     }
 
@@ -134,14 +165,15 @@ package final class UploadCommands: Sendable {
     /// Removes expired uploads, at most `expiredCountMax`. Replies with those of this node, whose files are
     /// to be removed.
     package func removeExpiredUploads(reply: @escaping Reply<[UploadID]>) {
-        let context = context
+        let (context, signals) = (context, signals)
         commands.perform("remove_expired_uploads", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[UploadID], StoreError> in
             var parameters = Parameters.identifier(context.configuration.node)
             parameters.append(context.clock.now())
             parameters.append(int32: Int32(Self.expiredCountMax))
-            return .success(
-                try connection.execute(Statements.removeExpiredUploads, parameters).identifiers())
+            let rows = try connection.execute(Statements.removeExpiredUploads, parameters)
+            if (0..<rows.rowCount).contains(where: { rows.bool($0, 1) }) { signals.noteDependencies() }
+            return .success(rows.identifiers())
         }
     }
 
@@ -197,6 +229,23 @@ extension Parameters {
         parameters.append(text: upload.name)
         parameters.append(upload.fields)
         parameters.append(int64: Limits.uploadCountMax)
+        return parameters
+    }
+
+    /// The parameters of prepare_uploads.sql.
+    static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+        var ids: [UploadID] = []
+        var names: [String] = []
+        for reference in references {
+            switch reference {
+            case .id(let id): ids.append(id)
+            case .name(let name): names.append(name)
+            }
+        }
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        parameters.appendArray(.uuid, ids) { $0.append($1) }
+        parameters.appendArray(.text, names) { $0.append(text: $1) }
         return parameters
     }
 

@@ -13,7 +13,9 @@ extension Statements {
         "advance_upload", PackageResources.advance_upload_sql, parameters: 4)
     package static let completeUpload = make(
         "complete_upload", PackageResources.complete_upload_sql, parameters: 4)
-    package static let deleteUpload = make("delete_upload", PackageResources.delete_upload_sql, parameters: 2)
+    package static let deleteUpload = make("delete_upload", PackageResources.delete_upload_sql, parameters: 3)
+    package static let prepareUploads = make(
+        "prepare_uploads", PackageResources.prepare_uploads_sql, parameters: 3)
     package static let removeExpiredUploads = make(
         "remove_expired_uploads", PackageResources.remove_expired_uploads_sql, parameters: 3)
     package static let knownUploads = make("known_uploads", PackageResources.known_uploads_sql, parameters: 1)

@@ -121,7 +121,7 @@ package final class Store: Sendable {
         questions = QuestionAnswers(commands, queueState)
         bulkCommands = BulkCommands(commands, reads, jobs, queueState)
         groups = GroupCommands(commands, reads, context, signals)
-        uploads = UploadCommands(commands, reads, context)
+        uploads = UploadCommands(commands, reads, context, signals)
         scheduleCommands = ScheduleCommands(commands, reads, insertion)
         windows = WindowCommands(commands, settings, signals)
         events = EventQueries(reads, context, signals)

@@ -44,7 +44,20 @@ extension MemoryStore: UploadStore {
         reply: @escaping Reply<StagedUpload>
     ) { reply(.failure(.notFound)) }
 
-    func deleteUpload(_ id: UploadID, tenant: String, reply: @escaping Reply<Void>) {
+    func prepareUploads(
+        _ references: [UploadReference], tenant: String, reply: @escaping Reply<[NamedUpload]>
+    ) {
+        let found = state.withLock { $0.uploads }.filter { upload in
+            upload.tenant == tenant
+                && (references.contains(.id(upload.id))
+                    || upload.name.map { references.contains(.name($0)) } ?? false)
+        }
+        reply(
+            .success(
+                found.map { NamedUpload(id: $0.id, name: $0.name, isComplete: $0.isComplete) }))
+    }
+
+    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>) {
         let isGone = state.withLock { state in
             let count = state.uploads.count
             state.uploads.removeAll { $0.id == id && $0.tenant == tenant }

@@ -339,9 +339,10 @@ struct PlanCall {
             history_id(7000000), now(), now(), history_id(1), 10, 'acme', 'new', NULL, NULL, '', NULL, NULL,
             100000
             """, looksAt: 100, "uploads, which are counted because their number is limited"),
-        command(Statements.deleteUpload, "'acme', history_id(5)"),
+        command(Statements.deleteUpload, "'acme', history_id(5), false"),
         read(Statements.knownUploads, "ARRAY[history_id(5)]"),
         read(Statements.listUploads, "'acme', history_id(9000000), 51"),
+        command(Statements.prepareUploads, "'acme', ARRAY[history_id(5)], '{upload 6}'"),
         read(Statements.readNamedUpload, "'acme', 'upload 5'"),
         read(Statements.readUpload, "'acme', history_id(5)"),
         command(Statements.removeExpiredUploads, "history_id(1), now(), 50"),
@@ -560,8 +561,10 @@ struct PlanCall {
             Statements.addDependencies,
             """
             ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)],
-            ARRAY[history_id(4000003)], '{acme}', '{night}'
+            ARRAY[history_id(4000003)], '{acme}', '{night}', ARRAY[history_id(4000003)],
+            ARRAY[history_id(5)]
             """),
+        writer(Statements.addUploadJobs, "ARRAY[history_id(5)], ARRAY[history_id(4000003)]"),
         writer(
             Statements.keepSubmissionKeys,
             """

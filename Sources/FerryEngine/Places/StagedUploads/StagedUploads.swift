@@ -124,6 +124,16 @@ package final class StagedUploads: UploadFiles {
         isRetryable: false)
 }
 
+extension EngineContext {
+    /// Opens the file of a complete upload as a source. Throws `source_not_found` if it is not on this node.
+    func source(of upload: StagedUpload) throws(TransferError) -> any ByteSource {
+        let root = try StorageDirectory.root(configuration.uploadsDirectory, .own)
+        let source = try LocalFileSource(StagedUploads.path(for: upload.id), below: root)
+        guard source.size == upload.size else { throw .sourceChanged }
+        return source
+    }
+}
+
 /// Removes files of uploads that do not exist. Slow on purpose; one thread at a time.
 package struct UploadSweep: Sendable {
     /// Files that one question to the store is about, at most.

@@ -1,5 +1,6 @@
--- The schema: jobs, finished jobs, sessions, events, groups, webhooks and deliveries, hosts, schedules,
--- nodes, and keys, settings and audit. Later migrations add to it (docs/decisions/0039-one-baseline.md).
+-- The schema: jobs, finished jobs, sessions, events, groups, staged uploads, webhooks and deliveries, hosts,
+-- schedules, nodes, and keys, settings and audit. Later migrations add to it
+-- (docs/decisions/0039-one-baseline.md).
 --
 -- - No foreign keys between jobs and what belongs to them: rows that belong together are written in one
 --   transaction.
@@ -252,10 +253,10 @@ CREATE INDEX earlier_specs_replaced ON earlier_specs (replaced_at);
 
 -- Dependencies that have not ended.
 CREATE TABLE job_dependencies (
-    -- A job, or a group (job_groups.id).
+    -- A job, a group (job_groups.id), or an upload (uploads.id).
     dependency uuid NOT NULL,
     dependent uuid NOT NULL,
-    -- The round of a group when the dependent was submitted. Null: the dependency is a job.
+    -- The round of a group when the dependent was submitted. Null: the dependency is a job; −1: an upload.
     group_round integer,
     CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
@@ -268,12 +269,12 @@ CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependen
 -- a dependent one.
 CREATE TABLE dependency_outbox (
     position bigint GENERATED ALWAYS AS IDENTITY,
-    -- A job, or a group (job_groups.id).
+    -- A job, a group (job_groups.id), or an upload (uploads.id).
     job uuid NOT NULL,
-    -- The terminal state of a job, or the outcome of a group, that others depend on. Null: the job itself
-    -- depends on others.
+    -- The terminal state of a job, or the outcome of a group or upload, that others depend on. Null: the job
+    -- itself depends on others.
     state job_state,
-    -- The round of a group: jobs that were submitted in a later one wait for that.
+    -- The round of a group: jobs that were submitted in a later one wait for that. −1: an upload.
     group_round integer,
     CONSTRAINT dependency_outbox_pkey PRIMARY KEY (position)
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
@@ -929,6 +930,63 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END $$;
+
+-- Staged uploads --------------------------------------------------------------------------------------------
+
+-- Bytes that clients have sent to Ferry. The file of an upload is on the disk of its node, at a path that the
+-- id determines.
+CREATE TABLE uploads (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- When the upload is removed: some time after the last byte, or after the end of the upload.
+    expires_at timestamptz NOT NULL,
+    -- The node whose disk has the file.
+    node uuid NOT NULL,
+    -- Bytes of the file that survive the end of the process; the file may be longer.
+    byte_offset bigint NOT NULL DEFAULT 0,
+    is_complete boolean NOT NULL DEFAULT false,
+    -- Jobs may depend on the end of the incomplete upload.
+    is_awaited boolean NOT NULL DEFAULT false,
+    -- Bytes of the complete upload; null while they are not known.
+    size bigint,
+    tenant text NOT NULL,
+    -- Name that the client has given.
+    name text,
+    file_name text,
+    content_type text,
+    -- Fields of the client as they were sent: Upload-Metadata (tus 1.0; empty: none), Repr-Digest (RFC 9530).
+    metadata text NOT NULL,
+    repr_digest text,
+    -- Of a complete upload.
+    sha256 bytea,
+    -- Upload-Concat (tus 1.0) as it was sent.
+    concatenation text,
+    CONSTRAINT uploads_pkey PRIMARY KEY (id),
+    CONSTRAINT uploads_name_is_unique UNIQUE (tenant, name),
+    CONSTRAINT uploads_complete CHECK (
+        is_complete = (sha256 IS NOT NULL) AND (NOT is_complete OR size IS NOT DISTINCT FROM byte_offset))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Lists, newest first. Partial on paper, like jobs_tenant.
+-- Used by list_uploads, create_upload, sum_stored_bytes.
+CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
+-- Uploads that have expired.
+-- Used by remove_expired_uploads.
+CREATE INDEX uploads_expiry ON uploads (expires_at);
+
+-- The jobs that send an upload, written with them. A row stays when its job ends, until its upload is removed.
+CREATE TABLE upload_jobs (
+    upload uuid NOT NULL,
+    job uuid NOT NULL,
+    CONSTRAINT upload_jobs_pkey PRIMARY KEY (upload, job)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Returns whether an unfinished job needs an upload.
+CREATE FUNCTION is_upload_needed(needed uuid) RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM upload_jobs u WHERE u.upload = needed
+    AND (SELECT true FROM jobs j WHERE j.id = u.job));
 
 -- Webhooks and deliveries -----------------------------------------------------------------------------------
 

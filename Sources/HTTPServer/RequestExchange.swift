@@ -17,6 +17,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     private enum BodyState {
         case undecided
         case collecting(limit: Int)
+        /// The sink is not ready.
+        case beginning(any RequestSink)
         case streaming(any RequestSink)
         case discarding(Response)
         /// The handler or the sink has the complete request.
@@ -46,6 +48,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     nonisolated(unsafe) private var openedAt: Int64 = 0
     /// `true` if the client may still be sending when the connection closes.
     nonisolated(unsafe) private var lingers = false
+    nonisolated(unsafe) private var expectsContinue = false
     /// `true` if libmicrohttpd reads no more from the connection until the response is sent.
     nonisolated(unsafe) private var hasStoppedReading = false
 
@@ -79,6 +82,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         if strcmp(version, "HTTP/1.0") == 0 { head.httpVersion = "HTTP/1.0" }
         let fault = check.finish(&head, core.limits)
         self.head = head
+        expectsContinue = check.expectsContinue
         let reference = ConnectionReference(connection)
         let now = openedAt
         state.withLock { state in
@@ -90,20 +94,41 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             return queue(refusal(fault.code, fault.detail), on: connection)
         }
         if core.isStopping.load(ordering: .acquiring) {
-            return refuse(stopRefusal, head, check.expectsContinue, connection)
+            return refuse(stopRefusal, head, connection)
         }
         switch core.handler.plan(head) {
-        case .refuse(let response): return refuse(response, head, check.expectsContinue, connection)
+        case .refuse(let response): return refuse(response, head, connection)
         case .collect(let limit, let reservation):
             if let refusal = prepare(limit, reservation, head) {
-                return refuse(refusal, head, check.expectsContinue, connection)
+                return refuse(refusal, head, connection)
             }
             bodyState = .collecting(limit: limit)
         case .stream(let sink):
             sink.attach(StreamWaker(target: self))
-            bodyState = .streaming(sink)
+            bodyState = .beginning(sink)
+            return begin(sink, head, connection)
         }
         return .YES
+    }
+
+    /// Asks a sink whether it takes the body. While the connection is suspended here, libmicrohttpd has not
+    /// decided about `100 Continue`, and it calls again without bytes after the suspension.
+    private func begin(_ sink: any RequestSink, _ head: RequestHead, _ connection: OpaquePointer)
+        -> MHD_Result
+    {
+        if state.withLock({ $0.isAborted }) { return .NO }
+        switch sink.begin() {
+        case .ready(let interim):
+            bodyState = .streaming(sink)
+            // No byte of a response was sent on the connection for this request.
+            if let interim, head.httpVersion == "HTTP/1.1", !peer.write(interim.serialized) { return .NO }
+            return .YES
+        case .wait: return suspend(.sink) ? .YES : .NO
+        case .refuse(let response):
+            sink.cancelled()
+            bodyState = .undecided
+            return refuse(response, head, connection)
+        }
     }
 
     /// Reserves memory for a body of known length. Returns the response if the body is too large or there is
@@ -131,7 +156,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
 
     /// Refuses a request. Keeps the connection open if the body is small or there is none, else closes it.
     private func refuse(
-        _ response: Response, _ head: RequestHead, _ expectsContinue: Bool, _ connection: OpaquePointer
+        _ response: Response, _ head: RequestHead, _ connection: OpaquePointer
     ) -> MHD_Result {
         let isSmall = (head.contentLength ?? 0) <= Int64(core.limits.discardedBodyBytes)
         if !head.expectsBody || (isSmall && !expectsContinue) {
@@ -165,21 +190,32 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             discarded = count
             return 0
         case .streaming(let sink):
+            if let refusal = sink.refusal() {
+                sink.cancelled()
+                bodyState = .discarding(refusal)
+                return receiveDiscarded(count)
+            }
             let taken = min(max(sink.receive(bytes), 0), count)
             guard taken < count else { return 0 }
             state.withLock { $0.receivedBytes -= Int64(count - taken) }
             return suspend(.sink) ? count - taken : nil
-        case .discarding(let response):
-            discarded += count
-            if discarded <= core.limits.discardedBodyBytes { return 0 }
-            // Between pieces of a body libmicrohttpd accepts no response, and nothing else is being sent:
-            // write to the socket.
-            lingers = true
-            bodyState = .handedOver
-            writeDirectly(response)
-            return nil
-        case .undecided, .handedOver: return nil
+        case .discarding: return receiveDiscarded(count)
+        case .undecided, .beginning, .handedOver: return nil
         }
+    }
+
+    /// Drops a piece of the body. Returns as `receive`: `nil` after the response, if the body is too large to
+    /// drop the rest of it.
+    private func receiveDiscarded(_ count: Int) -> Int? {
+        discarded += count
+        if discarded <= core.limits.discardedBodyBytes { return 0 }
+        guard case .discarding(let response) = bodyState else { return nil }
+        // Between pieces of a body libmicrohttpd accepts no response, and nothing else is being sent: write
+        // to the socket.
+        lingers = true
+        bodyState = .handedOver
+        writeDirectly(response)
+        return nil
     }
 
     /// Called when the request is complete and after each suspension. Passes the request on once, then
@@ -189,6 +225,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         switch bodyState {
         case .handedOver: break
         case .undecided: return .NO
+        case .beginning(let sink): return begin(sink, head, connection)
         case .collecting:
             let request = Request(head: head, body: body, reservation: reservation)
             body = []
@@ -265,7 +302,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         unsent?.discard()
         if let queued = queued.take() { MHD_destroy_response(queued) }
         switch bodyState {
-        case .streaming(let sink): sink.cancelled()
+        case .beginning(let sink), .streaming(let sink): sink.cancelled()
         case .discarding(let response) where status == nil: response.discard()
         default: break
         }

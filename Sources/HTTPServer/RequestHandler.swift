@@ -36,10 +36,52 @@ public protocol BodyReservation: AnyObject, Sendable {
     func take(_ byteCount: Int) -> Response?
 }
 
+/// Result of one `RequestSink.begin`.
+public enum SinkStart: Sendable {
+    /// The sink takes the body. A client that waits for `100 Continue` gets it now, after `interim`, which is
+    /// sent to HTTP/1.1 clients only.
+    case ready(interim: InterimResponse? = nil)
+    /// The sink is not ready. The connection is suspended until `StreamWaker.wake()`, and `begin` is called
+    /// again.
+    case wait
+    /// Sends the response in place of reading the body, as `BodyPlan.refuse` does.
+    case refuse(Response)
+}
+
+/// An interim response (RFC 9110 §15.2). libmicrohttpd can send none but `100 Continue`.
+public struct InterimResponse: Sendable {
+    /// Status code from 102 to 199.
+    public let status: Int
+    /// Reason phrase.
+    public let reason: String
+    /// Header fields in the order in which they are sent.
+    public let fields: HTTPFields
+
+    /// Creates an interim response.
+    public init(status: Int, reason: String, fields: HTTPFields) {
+        self.status = status
+        self.reason = reason
+        self.fields = fields
+    }
+
+    /// The response as sent on the wire.
+    var serialized: [UInt8] {
+        var text = "HTTP/1.1 \(status) \(reason)\r\n"
+        for (name, value) in fields.pairs { text += "\(name): \(value)\r\n" }
+        return Array((text + "\r\n").utf8)
+    }
+}
+
 /// Receiver of a body in pieces. Calls are made on a thread of the server, one at a time, and must not block.
 public protocol RequestSink: AnyObject, Sendable {
-    /// Called once, before the first `receive`. The sink may keep the waker.
+    /// Called once, before `begin`. The sink may keep the waker.
     func attach(_ waker: StreamWaker)
+    /// Called before the body is read, and again after each wake-up until the result is not `wait`.
+    func begin() -> SinkStart
+    /// Returns the response that ends the request although its body is not complete, or `nil` to go on. Asked
+    /// before each piece. At most `ServerLimits.discardedBodyBytes` of the body are read after it; if more
+    /// follow, the connection is closed.
+    func refusal() -> Response?
     /// Takes bytes and returns their number. A number below `bytes.count` is back-pressure: the connection is
     /// suspended until `StreamWaker.wake()`, and the other bytes are offered again. A sink that has failed
     /// takes all bytes and sends an error in `finish`.
@@ -52,6 +94,13 @@ public protocol RequestSink: AnyObject, Sendable {
     /// The request ended before `finish`: the client has left or was too slow, or the server stops. No call
     /// follows.
     func cancelled()
+}
+
+extension RequestSink {
+    /// A sink that is ready at once.
+    public func begin() -> SinkStart { .ready() }
+    /// A sink that refuses nothing before the end of the body.
+    public func refusal() -> Response? { nil }
 }
 
 /// Sends the single response of a request. Usable on any thread.

@@ -41,7 +41,106 @@ private final class SlowSink: RequestSink {
     }
 }
 
+/// Decides about its body when the test says so, and counts it.
+private final class AskedSink: RequestSink {
+    private struct State: Sendable {
+        var start = SinkStart.wait
+        var refusal: Response?
+        var waker: StreamWaker?
+        var taken = 0
+        var cancelled = 0
+    }
+    private let state = Mutex(State())
+    var cancelledCount: Int { state.withLock { $0.cancelled } }
+    var takenCount: Int { state.withLock { $0.taken } }
+
+    func attach(_ waker: StreamWaker) { state.withLock { $0.waker = waker } }
+    func begin() -> SinkStart { state.withLock { $0.start } }
+    func refusal() -> Response? { state.withLock { $0.refusal } }
+    func receive(_ bytes: UnsafeRawBufferPointer) -> Int {
+        state.withLock { $0.taken += bytes.count }
+        return bytes.count
+    }
+    func finish(_ responder: Responder) {
+        responder.send(Response(status: 200, body: .bytes(Array("\(takenCount)".utf8))))
+    }
+    func cancelled() { state.withLock { $0.cancelled += 1 } }
+    func decide(_ start: SinkStart) {
+        state.withLock { state in
+            state.start = start
+            return state.waker
+        }?.wake()
+    }
+    func refuse(_ response: Response) { state.withLock { $0.refusal = response } }
+}
+
 @Suite struct BodyTests {
+    private static let interim = InterimResponse(
+        status: 104, reason: "Upload Resumption Supported", fields: HTTPFields([("Location", "/x")]))
+
+    @Test("a sink that is not ready holds back 100 Continue, and an interim response comes before it")
+    func beginning() throws {
+        let sink = AskedSink()
+        try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
+            let client = try Client(server)
+            try post(client, length: 3, "Expect: 100-continue\r\n")
+            sink.decide(.ready(interim: Self.interim))
+            let interim = try client.response()
+            #expect(interim.status == 104 && interim.fields["Location"] == "/x")
+            #expect(try client.response().status == 100)
+            try client.send("abc")
+            #expect(try client.response().text == "3")
+            // The connection goes on; the sink is ready at once now.
+            try post(client, length: 2)
+            try client.send("ab")
+            #expect(try client.response().status == 104)
+            #expect(try client.response().text == "5")
+            #expect(sink.cancelledCount == 0)
+        }
+    }
+
+    @Test("an interim response is not sent to an HTTP/1.0 client")
+    func noInterim() throws {
+        let sink = AskedSink()
+        try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
+            sink.decide(.ready(interim: Self.interim))
+            let client = try Client(server)
+            try client.send("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+            #expect(try client.response().text == "3")
+        }
+    }
+
+    @Test("a sink that refuses after a wait sends its response instead of 100 Continue")
+    func refusedLater() throws {
+        let sink = AskedSink()
+        try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
+            let client = try Client(server)
+            try post(client, length: 3, "Expect: 100-continue\r\n")
+            sink.decide(.refuse(Response(status: 409)))
+            #expect(try client.response().status == 409)
+            #expect(client.isClosed())
+            #expect(eventually { sink.cancelledCount == 1 } && sink.takenCount == 0)
+        }
+    }
+
+    @Test("a sink that refuses within a body ends the request before the end of the body")
+    func refusedWithin() throws {
+        let sink = AskedSink()
+        try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
+            sink.decide(.ready())
+            let client = try Client(server)
+            try post(client, length: 100_000_000)
+            try client.send("abc")
+            #expect(eventually { sink.takenCount == 3 })
+            sink.refuse(Response(status: 507))
+            // The server may have closed the connection before all is sent.
+            try? client.send([UInt8](repeating: 1, count: 500_000))
+            #expect(try client.response().status == 507)
+            #expect(client.isClosed())
+            #expect(sink.takenCount == 3 && sink.cancelledCount == 1)
+        }
+    }
+
     private func post(_ client: Client, length: Int, _ more: String = "") throws {
         try client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \(length)\r\n\(more)\r\n")
     }

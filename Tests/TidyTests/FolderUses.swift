@@ -43,6 +43,7 @@ enum FolderUses {
                         "Session", "Quotas", "Job",
                     ]
                 ),
+                ("Uploads", ["Time", "Limits", "Text", "Codec", "Fields", "Errors"]),
                 ("Admin", ["Time", "Text", "Fields", "Ports"]),
                 ("BulkOperations", ["Time", "Text", "Codec", "Fields", "Job"]),
                 ("Webhook", ["Time", "Limits", "Text", "Codec", "Fields", "States", "JobSpec", "Ports"]),
@@ -93,6 +94,7 @@ enum FolderUses {
                     ]
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),
+                ("Uploads", ["Connection", "Signals", "Requests"]),
                 (
                     "Jobs",
                     [
@@ -102,7 +104,10 @@ enum FolderUses {
                 ),
                 (
                     "BulkOperations",
-                    ["Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit", "Jobs"]
+                    [
+                        "Connection", "Signals", "JobRows", "Requests", "Quotas", "Claim", "Submit",
+                        "Uploads", "Jobs",
+                    ]
                 ),
                 (
                     "Schedules",
@@ -136,8 +141,8 @@ enum FolderUses {
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
                         "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting", "Submit",
-                        "Groups", "Jobs", "BulkOperations", "Schedules", "Retention", "Admin", "Cluster",
-                        "Dispatch",
+                        "Groups", "Uploads", "Jobs", "BulkOperations", "Schedules", "Retention", "Admin",
+                        "Cluster", "Dispatch",
                     ]
                 ),
             ]

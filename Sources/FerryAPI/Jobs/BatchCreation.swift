@@ -73,6 +73,15 @@ final class BatchCreation: Sendable {
                 request.fail(Problem(invalid))
             }
         }
+        references.resolveUploads(jobs, request, key, factory.secrets, place: { "#/jobs/\($0)" }) {
+            [self] jobs in submit(jobs, batch, request, key, sessions)
+        }
+    }
+
+    private func submit(
+        _ jobs: [NewJob], _ batch: Batch, _ request: RequestContext, _ key: Submission.Idempotency?,
+        _ sessions: SessionScope
+    ) {
         references.check(jobs, request, key, place: { "#/jobs/\($0)" }) { [self, jobs] in
             sink.submit(
                 Submission(
@@ -92,7 +101,7 @@ final class BatchCreation: Sendable {
     }
 
     /// The members of a body.
-    private struct Batch {
+    private struct Batch: Sendable {
         var jobs: [JSONView]
         /// Group of the jobs that name none.
         var group: String?

@@ -1,16 +1,20 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Metadata of a terminal job's content.
-private struct ContentDescription {
+/// Metadata of content: of a terminal job, or of an upload.
+struct ContentDescription {
     let sha256: String
     let mediaType: String
     let fileName: String
 
     init(_ content: JobContent) {
-        sha256 = content.sha256
-        mediaType = content.mediaType ?? "application/octet-stream"
-        fileName = content.fileName
+        self.init(sha256: content.sha256, mediaType: content.mediaType, fileName: content.fileName)
+    }
+
+    init(sha256: String, mediaType: String?, fileName: String) {
+        self.sha256 = sha256
+        self.mediaType = mediaType ?? "application/octet-stream"
+        self.fileName = fileName
     }
 
     var tag: String { "\"\(sha256)\"" }
@@ -189,7 +193,7 @@ private func followResponse(_ stream: any ResponseStream, _ description: Content
 
 /// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` at most once, with offset and
 /// length in bytes.
-private func sendPart(
+func sendPart(
     _ description: ContentDescription, _ byteCount: Int64, _ request: RequestContext,
     _ body: (Int64, Int64) -> Response.Body
 ) {

@@ -28,12 +28,15 @@ final class JobCreation: Sendable {
         } catch {
             return submission.refuse(request, key, Problem(error))
         }
-        let new = factory.newJob(job, request, trace: traceContext(request.fields))
-        references.check([new], request, key, place: { _ in "#" }) { [self] in
-            submission.submit(
-                new, request, key, sessionEpoch: sessions.snapshot.epoch,
-                asOf: { sessions.isUnchanged(new.spec.session, since: $0) ? new : nil },
-                again: { [self] in request.run { () throws(Problem) in try create(request) } })
+        let made = factory.newJob(job, request, trace: traceContext(request.fields))
+        references.resolveUploads([made], request, key, factory.secrets, place: { _ in "#" }) { [self] jobs in
+            let new = jobs[0]
+            references.check([new], request, key, place: { _ in "#" }) { [self] in
+                submission.submit(
+                    new, request, key, sessionEpoch: sessions.snapshot.epoch,
+                    asOf: { sessions.isUnchanged(new.spec.session, since: $0) ? new : nil },
+                    again: { [self] in request.run { () throws(Problem) in try create(request) } })
+            }
         }
     }
 }

@@ -36,12 +36,14 @@ final class JobReferenceCheck: Sendable {
     private let reader: any JobReader
     private let dependencies: any DependencyStore
     private let groups: any GroupStore
-    private let earlier: EarlierSubmissions
+    let uploads: any UploadStore
+    let earlier: EarlierSubmissions
 
     init(_ ports: StorePorts, _ earlier: EarlierSubmissions) {
         reader = ports.jobs
         dependencies = ports.dependencies
         groups = ports.groups
+        uploads = ports.uploads
         self.earlier = earlier
     }
 

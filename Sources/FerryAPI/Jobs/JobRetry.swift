@@ -6,6 +6,7 @@ final class JobRetry: Sendable {
     private let clock: any WallClock
     private let identifiers: IdentifierGenerator
     private let repetition: JobRepetition
+    private let secrets: SecretSeal
     private let references: JobReferenceCheck
     private let submission: JobSubmission
 
@@ -18,6 +19,7 @@ final class JobRetry: Sendable {
         self.identifiers = identifiers
         repetition = JobRepetition(
             egress: ports.egress, secrets: ports.secrets, openResumeData: ports.openResumeData)
+        secrets = ports.secrets
         self.references = references
         self.submission = submission
     }
@@ -37,12 +39,14 @@ final class JobRetry: Sendable {
                 return submission.refuse(request, key, error)
             }
             references.checkSources(of: [job.spec], request, key, place: { _ in "#" }) { [self] in
-                // Without an epoch: the new job keeps the session configuration of the first one.
-                submission.submit(
-                    job, request, key, sessionEpoch: nil,
-                    // `nil` makes the response from the job's row.
-                    asOf: { [self] in try? repeated(source, at: $0, request) },
-                    again: { request.fail(StoreError.unavailable) })
+                references.resolveUploads([job], request, key, secrets, place: { _ in "#" }) { [self] jobs in
+                    // Without an epoch: the new job keeps the session configuration of the first one.
+                    submission.submit(
+                        jobs[0], request, key, sessionEpoch: nil,
+                        // `nil` makes the response from the job's row.
+                        asOf: { [self] in try? repeated(source, at: $0, request) },
+                        again: { request.fail(StoreError.unavailable) })
+                }
             }
         }
     }

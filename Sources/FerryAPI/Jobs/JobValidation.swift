@@ -55,7 +55,7 @@ struct JobValidation: Sendable {
 /// Makes jobs of requests, with sealed secrets.
 struct JobFactory: Sendable {
     private let identifiers: IdentifierGenerator
-    private let secrets: SecretSeal
+    let secrets: SecretSeal
 
     init(_ identifiers: IdentifierGenerator, _ secrets: SecretSeal) {
         self.identifiers = identifiers

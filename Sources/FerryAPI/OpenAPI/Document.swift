@@ -55,6 +55,8 @@ private func path(_ pattern: String) -> JSON {
         members.append(.init("parameters", [.reference("parameters", "HostName")]))
     } else if pattern.contains("{tenant}") {
         members.append(.init("parameters", [.reference("parameters", "TenantName")]))
+    } else if pattern.contains("{upload}") {
+        members.append(.init("parameters", [.reference("parameters", "UploadName")]))
     } else if pattern.contains("{name}") {
         members.append(.init("parameters", [.reference("parameters", "GroupName")]))
     } else if pattern.contains("{id}") {
@@ -119,8 +121,8 @@ private func problems(of route: Route, _ description: OperationDescription) -> S
     var statuses = Set(everyProblem + description.problems)
     if route.role != nil { statuses.formUnion([401, 403, 429]) }
     // A `PUT` creates a session that does not exist.
-    let namesObject = route.pattern.contains("{id}") || route.pattern.contains("{name}")
-    if namesObject, route.operation != .putSession { statuses.insert(404) }
+    let namesObject = ["{id}", "{name}", "{upload}"].contains { route.pattern.contains($0) }
+    if namesObject, route.operation != .putSession, route.operation != .putUpload { statuses.insert(404) }
     return statuses
 }
 
@@ -132,7 +134,8 @@ private let problemText: [Int: String] = [
     401: "No valid key.", 403: "The key's role does not suffice.",
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
-    412: "The object has another revision.", 428: "The change needs If-Match.",
+    412: "The object has another revision, or the version of a protocol is not supported.",
+    428: "The change needs If-Match.",
     413: "The body is too large, or the bytes that are stored for the tenant have reached their limit.",
     414: "The target is too long.", 415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
@@ -140,7 +143,8 @@ private let problemText: [Int: String] = [
     429: "Too many requests with this key, unfinished jobs, or submissions, reads, bodies, files or streams "
         + "at once; or a limit of the tenant.",
     431: "The header fields are too large.", 500: "Something went wrong here.",
-    501: "The transfer coding is not known.", 503: "The service cannot answer now; ask again.",
+    501: "The transfer coding is not known.", 507: "There is no room for the bytes on the node's disk.",
+    503: "The service cannot answer now; ask again.",
 ]
 
 private let problemHeaders: [Int: [String]] = [

@@ -14,6 +14,9 @@ extension Operation {
         case .createJobGroup, .listJobGroups, .readJobGroup, .closeJobGroup, .deleteJobGroup, .listGroupJobs,
             .suspendJobGroup, .resumeJobGroup, .cancelJobGroup, .retryJobGroup, .listJobGroupEvents:
             "groups"
+        case .createUpload, .listUploads, .putUpload, .readUpload, .continueUpload, .deleteUpload,
+            .readUploadContent:
+            "uploads"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
         case .listDeliveries, .readDelivery, .redeliver: "deliveries"
@@ -38,6 +41,7 @@ extension Operation {
         case "jobs": jobDescription
         case "operations": bulkDescription
         case "groups": groupDescription
+        case "uploads": uploadDescription
         case "sessions": sessionDescription
         case "deliveries", "webhooks": webhookDescription
         case "events": eventDescription
@@ -405,8 +409,8 @@ private let jobFilters = [
     "FinishedAfter", "FinishedBefore", "Retried", "RetryOf", "Metadata",
 ]
 private let jobPage = ["SelectedFields", "Limit", "Cursor"]
-private let contentHeaders = ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest"]
-private let bytes = #"{"*/*": {"schema": {"type": "string", "format": "binary"}}}"#
+let contentHeaders = ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest"]
+let bytes = #"{"*/*": {"schema": {"type": "string", "format": "binary"}}}"#
 private let plainText = #"{"text/plain": {"schema": {"type": "string"}}}"#
 private let batchContent = #"""
     {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}},

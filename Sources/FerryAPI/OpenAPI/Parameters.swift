@@ -127,6 +127,30 @@ let parameters: [Parameter] = [
     Parameter(
         "TenantName", "tenant", .path, text(1...Limits.nameByteCountMax, "^[a-z0-9_-]+$"),
         "Name of the tenant."),
+    Parameter(
+        "UploadName", "upload", .path, text(1...Limits.nameByteCountMax, "^[A-Za-z0-9._-]+$"),
+        "Identifier of the upload, or the name that the client has given it."),
+    Parameter(
+        "Force", "force", .query, Bool.shownSchema,
+        "true: the upload is deleted although an unfinished job needs it; jobs that wait for it fail."),
+    header(
+        "UploadOffset", "Upload-Offset",
+        "Place of the first byte of the body in the upload: the offset that the upload has."),
+    header(
+        "UploadComplete", "Upload-Complete",
+        "?1 if the body completes the upload, else ?0 (resumable uploads of the IETF)."),
+    header(
+        "UploadLength", "Upload-Length",
+        "Size of the complete upload in bytes (tus 1.0 and resumable uploads of the IETF)."),
+    header(
+        "UploadMetadata", "Upload-Metadata",
+        "Names and values of the client: pairs of a name and a value in base64, with commas between them."),
+    header(
+        "ReprDigest", "Repr-Digest",
+        "SHA-256 of the complete upload (RFC 9530). If the bytes have another one, they are not kept."),
+    header(
+        "ContentDigest", "Content-Digest",
+        "Digest of the body (RFC 9530). If the body has another one, its bytes are not kept."),
     Parameter("GroupName", "name", .path, String.schema(.groupName), "Name of the group."),
     Parameter(
         "Verbose", "verbose", .query, String.schema(TextRule(0...Limits.nameByteCountMax)),
@@ -210,6 +234,13 @@ let responseHeaders: [(name: String, text: String, schema: [JSON.Member], isRequ
         "Idempotency-Replayed", "The response repeats the first one with this Idempotency-Key.",
         [.init("const", "true")], false
     ),
+    (
+        "Upload-Offset", "Bytes of the upload that are on the disk; it continues there.", Int64.shownSchema,
+        false
+    ),
+    ("Upload-Complete", "?1 if the upload is complete, else ?0.", String.shownSchema, false),
+    ("Upload-Length", "Size of the complete upload, if it is known.", Int64.shownSchema, false),
+    ("Upload-Limit", "Limits of uploads.", String.shownSchema, false),
     ("Accept-Ranges", "Unit of ranges.", [.init("const", "bytes")], false),
     ("Content-Disposition", "File name of the content.", String.shownSchema, false),
     ("Content-Range", "Range of the content.", String.shownSchema, false),

@@ -9,7 +9,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.add(
         ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
-        BulkOperation.self, BulkDryRun.self, JobSummary.self, JobGroup.self,
+        BulkOperation.self, BulkDryRun.self, JobSummary.self, JobGroup.self, StagedUpload.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.add(TenantLimits.self, .response)
@@ -19,6 +19,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
     schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
     schemas.addPage(of: JobGroup.self, "JobGroupList", "groups", "newest first")
+    schemas.addPage(of: StagedUpload.self, "UploadList", "uploads", "newest first")
     schemas.addPage(of: WebhookRecord.self, "WebhookList", "endpoints", "newest first")
     schemas.addPage(of: DeliveryRecord.self, "DeliveryList", "deliveries", "newest first")
     schemas.addPage(of: HostRecord.self, "HostList", "hosts", "ordered by name")

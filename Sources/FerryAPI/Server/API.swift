@@ -17,8 +17,10 @@ package struct APIConfiguration: Sendable {
     package var hasHTTP3 = false
     /// Whether jobs may ask for NTLM.
     package var hasNTLM = false
-    /// Time for which finished jobs are kept, in seconds.
+    /// Time for which finished jobs and complete uploads are kept, in seconds.
     package var retentionSeconds = 604_800.0
+    /// Bytes of a staged upload at most; `nil` for no limit.
+    package var uploadByteCountMax: Int64?
     package init(version: String, adminKey: String?) {
         self.version = version
         self.adminKey = adminKey
@@ -52,6 +54,10 @@ package struct APIPorts: Sendable {
     let tenants: any TenantReader
     /// Operations that need this node's engine and disks.
     let node: any NodeOperations
+    /// This node.
+    package var id = NodeID(high: 0, low: 0)
+    /// The files of staged uploads on this node; `nil` if it transfers no files.
+    package var uploads: (any UploadFiles)?
     /// Opens the files of succeeded jobs.
     let content: any ContentStore
     /// Current time for identifiers and timestamps.
@@ -189,9 +195,10 @@ package final class API: RequestHandler {
     package func plan(_ head: RequestHead) -> BodyPlan {
         // Such a request has no body.
         if isFromNode(head) { return .collect(limit: 0) }
-        switch router.match(method: head.method, path: head.path) {
+        switch router.match(method: head.uploadMethod, path: head.path) {
         case .route(let index):
             let route = routes[index]
+            if route.body == .stream, head.expectsBody { return stream(head, route, index) }
             // A large body is refused before it is read. Small ones are checked once, in `handle`.
             guard head.expectsBody, (head.contentLength ?? .max) > Limits.smallBodyBytes else {
                 return .collect(limit: route.body.limit)
@@ -206,7 +213,9 @@ package final class API: RequestHandler {
                 return .refuse(error.response(requestID: head.requestID))
             }
         case .otherMethod(let allow) where head.method == "OPTIONS":
-            return .refuse(Response(status: 204, fields: HTTPFields([("Allow", allow)])))
+            var fields = HTTPFields([("Allow", allow)])
+            if head.isOfUploads { handlers.uploads.addOptions(to: &fields) }
+            return .refuse(Response(status: 204, fields: fields))
         case .otherMethod(let allow):
             var problem = Problem(
                 .methodNotAllowed, "The endpoint does not support \(head.method). Use one of: \(allow).")
@@ -217,20 +226,37 @@ package final class API: RequestHandler {
         }
     }
 
+    /// Returns the receiver of a body that is not collected, or the response that refuses the request.
+    private func stream(_ head: RequestHead, _ route: Route, _ index: Int) -> BodyPlan {
+        do throws(Problem) {
+            let principal = try principal(head, route)
+            try takeTokens(of: principal)
+            _ = try queryRules[index].items(head)
+            try needPlainBody(head.fields)
+            return .stream(
+                try handlers.uploads.sink(
+                    route.operation, head, try route.parameters(head), tenant: principal.tenant))
+        } catch {
+            return .refuse(error.response(requestID: head.requestID))
+        }
+    }
+
+    private func takeTokens(of principal: Principal) throws(Problem) {
+        if let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
+        try tenantLimiter.take(principal.tenant)
+    }
+
     /// Responds to a request. The response may come later, from another thread.
     package func handle(_ request: Request, _ responder: Responder) {
         let head = request.head
         if let nodes, isFromNode(head) { return nodes.handle(request, responder) }
         do throws(Problem) {
-            guard case .route(let index) = router.match(method: head.method, path: head.path) else {
+            guard case .route(let index) = router.match(method: head.uploadMethod, path: head.path) else {
                 throw Problem.noSuchPath
             }
             let route = routes[index]
             let principal = try principal(head, route)
-            if route.role != nil {
-                if let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
-                try tenantLimiter.take(principal.tenant)
-            }
+            if route.role != nil { try takeTokens(of: principal) }
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
             var context = RequestContext(
@@ -261,7 +287,7 @@ package final class API: RequestHandler {
     /// Counts and logs a request after its response. `status`: `nil` if the client disconnected before it.
     package func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
         var route: Int?
-        if case .route(let index) = router.match(method: head.method, path: head.path) { route = index }
+        if case .route(let index) = router.match(method: head.uploadMethod, path: head.path) { route = index }
         requestMetrics.count(route: route, status: status, nanoseconds: durationNanoseconds)
         // A 500 tells the client to look for the request id in the log; earlier lines have the cause.
         let level: Logger.Level = status == 500 ? .error : .debug

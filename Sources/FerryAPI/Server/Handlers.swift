@@ -12,6 +12,7 @@ final class Handlers: Sendable {
     let bulkOperations: BulkOperationHandlers
     let groups: GroupHandlers
     let groupOperations: GroupOperations
+    let uploads: UploadHandlers
     let content: ContentHandlers
     let sessions: SessionHandlers
     let schedules: ScheduleHandlers
@@ -56,6 +57,12 @@ final class Handlers: Sendable {
         groups = GroupHandlers(ports, node, identifiers)
         groupOperations = GroupOperations(ports.store.groups, bulkOperations)
         content = ContentHandlers(ports, followers)
+        uploads = UploadHandlers(
+            UploadServices(
+                store: ports.store.uploads, files: ports.uploads, node: ports.id, quotas: ports.quotas,
+                clock: ports.clock, identifiers: identifiers, others: ports.others,
+                byteCountMax: configuration.uploadByteCountMax,
+                retentionSeconds: configuration.retentionSeconds))
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view, batches)
         windows = WindowHandlers(ports)

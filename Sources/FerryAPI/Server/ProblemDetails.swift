@@ -23,6 +23,16 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case groupExists = "group_exists"
     case groupNotFinished = "group_not_finished"
     case uniqueKeyTaken = "unique_key_taken"
+    case uploadInUse = "in_use"
+    case uploadExists = "upload_exists"
+    case uploadIncomplete = "upload_incomplete"
+    case uploadComplete = "upload_complete"
+    case uploadSuperseded = "upload_superseded"
+    case offsetMismatch = "offset_mismatch"
+    case uploadLengthMismatch = "upload_length_mismatch"
+    case digestMismatch = "digest_mismatch"
+    case unsupportedVersion = "unsupported_version"
+    case storageFull = "storage_full"
     case stale
     case preconditionRequired = "precondition_required"
     case bodyTooLarge = "body_too_large"
@@ -43,16 +53,19 @@ enum ProblemCode: String, Sendable, CaseIterable {
 
     var status: Int {
         switch self {
-        case .badJSON, .invalidParameter, .invalidHeader, .invalidCursor: 400
+        case .badJSON, .invalidParameter, .invalidHeader, .invalidCursor, .uploadComplete,
+            .uploadLengthMismatch, .digestMismatch:
+            400
         case .unauthorized, .nodeRequestRefused: 401
         case .forbidden: 403
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
             .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished,
-            .uniqueKeyTaken:
+            .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadIncomplete, .uploadSuperseded,
+            .offsetMismatch:
             409
-        case .stale: 412
+        case .stale, .unsupportedVersion: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
         case .unsupportedMediaType: 415
         case .rangeNotSatisfiable: 416
@@ -61,6 +74,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .rateLimited, .tooManyJobs, .quotaExceeded, .overloaded, .tooManyStreams: 429
         case .internalError: 500
         case .storeUnavailable, .nodeUnavailable: 503
+        case .storageFull: 507
         }
     }
 
@@ -88,6 +102,16 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .groupExists: "A group has this name"
         case .groupNotFinished: "The group is not finished"
         case .uniqueKeyTaken: "Another job has the unique key"
+        case .uploadInUse: "A job needs the upload"
+        case .uploadExists: "Another upload has this name"
+        case .uploadIncomplete: "The upload is not complete"
+        case .uploadComplete: "The upload is complete"
+        case .uploadSuperseded: "A later request works on the upload"
+        case .offsetMismatch: "The upload continues at another place"
+        case .uploadLengthMismatch: "The bytes do not fit the size of the upload"
+        case .digestMismatch: "The bytes are not the ones that were announced"
+        case .unsupportedVersion: "The version of the protocol is not supported"
+        case .storageFull: "There is no room on the disk"
         case .stale: "The object has changed"
         case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"
@@ -161,6 +185,10 @@ struct Problem: Error, Sendable {
     var job: JobID?
     /// The node that does not answer, for `node_unavailable`.
     var unavailable: NodeUnavailable?
+    /// URI of the problem type, if another specification defines it.
+    var type: String?
+    /// Places in the upload, for `offset_mismatch`.
+    var uploadOffsets: UploadOffsets?
     var fields: [(name: String, value: String)] = []
 
     init(_ code: ProblemCode, _ detail: String) {
@@ -303,6 +331,13 @@ struct Problem: Error, Sendable {
         case .tooManyGroups:
             self.init(
                 .limitReached, "A tenant may have \(Limits.jobGroupCountMax) groups. Delete finished ones.")
+        case .tooManyUploads:
+            self.init(
+                .limitReached, "A tenant may have \(Limits.uploadCountMax) staged uploads. Delete some.")
+        case .uploadInUse:
+            self.init(
+                .uploadInUse,
+                "An unfinished job needs the upload. With force=true it is deleted all the same.")
         case .uniqueKeyTaken(let job):
             self.init(.uniqueKeyTaken, "The job \(job) has the unique key of this job.")
             self.job = job
@@ -335,6 +370,12 @@ struct Problem: Error, Sendable {
     }
 }
 
+/// Places in an upload that do not match.
+struct UploadOffsets: Sendable {
+    let expected: Int64
+    let provided: Int64
+}
+
 /// The body of an error response.
 struct ShownProblem: ShownObject {
     static let summary = "An error response (RFC 9457)."
@@ -345,7 +386,8 @@ struct ShownProblem: ShownObject {
 
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
-            "type", { "/docs#\($0.problem.code)" }, "URI reference of the documentation of the code.",
+            "type", { $0.problem.type ?? "/docs#\($0.problem.code)" },
+            "URI reference of the documentation of the code, or of the specification that defines it.",
             [JSON.Member("format", "uri-reference")])
         list.member("title", \.problem.title, "Kind of the problem, the same text for each code.")
         list.member("status", \.problem.status, "HTTP status code of the response.")
@@ -364,6 +406,12 @@ struct ShownProblem: ShownObject {
         list.optional(
             "heartbeat_at", \.problem.unavailable?.heartbeatAt,
             "Only with the code node_unavailable: time of the node's last heartbeat, if it is known.")
+        list.optional(
+            "expected-offset", \.problem.uploadOffsets?.expected,
+            "Only with the code offset_mismatch: the place where the upload continues.")
+        list.optional(
+            "provided-offset", \.problem.uploadOffsets?.provided,
+            "Only with the code offset_mismatch: the place that the request has named.")
         list.optional(
             "errors", { $0.problem.errors.isEmpty ? nil : $0.problem.errors },
             "The wrong fields of the body. Absent if no field is wrong.")

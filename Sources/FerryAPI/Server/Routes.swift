@@ -10,11 +10,14 @@ struct Route: Sendable {
         case none
         /// Up to this many bytes are collected.
         case upTo(Int)
+        /// The body is passed on as it arrives (`API.stream`), and is not collected.
+        case stream
 
         var limit: Int {
             switch self {
             case .none: 65_536
             case .upTo(let count): count
+            case .stream: 0
             }
         }
     }
@@ -58,6 +61,7 @@ enum Operation: String, Sendable, CaseIterable {
     case readWindows, changeWindows
     case createJobGroup, listJobGroups, readJobGroup, closeJobGroup, deleteJobGroup, listGroupJobs,
         suspendJobGroup, resumeJobGroup, cancelJobGroup, retryJobGroup, listJobGroupEvents
+    case createUpload, listUploads, putUpload, readUpload, continueUpload, deleteUpload, readUploadContent
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
@@ -68,7 +72,7 @@ enum Operation: String, Sendable, CaseIterable {
 }
 
 /// All operations. The router and the OpenAPI document are both made from this table.
-let routes: [Route] = jobRoutes + groupRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
+let routes: [Route] = jobRoutes + groupRoutes + uploadRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
 
 private let jobRoutes: [Route] = [
     Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) {
@@ -165,6 +169,18 @@ private let groupRoutes: [Route] = [
     Route(.retryJobGroup, "POST", "/v1/job_groups/{name}/retry", .client, .upTo(4_096)) {
         $0.groupOperations.retry
     },
+]
+
+private let uploadRoutes: [Route] = [
+    Route(.createUpload, "POST", "/v1/uploads", .client, .stream) { $0.uploads.takeEmpty(.createUpload) },
+    Route(.listUploads, "GET", "/v1/uploads", .viewer) { $0.uploads.list },
+    Route(.putUpload, "PUT", "/v1/uploads/{upload}", .client, .stream) { $0.uploads.takeEmpty(.putUpload) },
+    Route(.readUpload, "GET", "/v1/uploads/{upload}", .viewer) { $0.uploads.read },
+    Route(.continueUpload, "PATCH", "/v1/uploads/{upload}", .client, .stream) {
+        $0.uploads.takeEmpty(.continueUpload)
+    },
+    Route(.deleteUpload, "DELETE", "/v1/uploads/{upload}", .client) { $0.uploads.delete },
+    Route(.readUploadContent, "GET", "/v1/uploads/{upload}/content", .viewer) { $0.uploads.readContent },
 ]
 
 private let bulkRoutes: [Route] = [

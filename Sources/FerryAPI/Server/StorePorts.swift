@@ -16,6 +16,8 @@ package struct StorePorts: Sendable {
     let bulkOperations: any BulkOperationStore
     /// Creates, reads and closes groups.
     let groups: any GroupStore
+    /// Stores staged uploads.
+    let uploads: any UploadStore
     /// Reads and changes sessions.
     let sessions: any SessionStore
     /// Reads, changes and runs schedules.
@@ -44,7 +46,8 @@ package struct StorePorts: Sendable {
     package init(
         jobs: any JobReader, jobControl: any JobControl, submissions: any SubmissionReader,
         dependencies: any DependencyStore, answers: any AnswerSink,
-        bulkOperations: any BulkOperationStore, groups: any GroupStore, sessions: any SessionStore,
+        bulkOperations: any BulkOperationStore, groups: any GroupStore, uploads: any UploadStore,
+        sessions: any SessionStore,
         schedules: any ScheduleStore, windows: any WindowStore, events: any EventReader,
         webhooks: any WebhookStore,
         deliveries: any DeliveryReader, hosts: any HostStore, limits: any LimitStore,
@@ -58,6 +61,7 @@ package struct StorePorts: Sendable {
         self.answers = answers
         self.bulkOperations = bulkOperations
         self.groups = groups
+        self.uploads = uploads
         self.sessions = sessions
         self.schedules = schedules
         self.windows = windows

@@ -225,6 +225,8 @@ extension JobRecord {
             event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
         record.pendingGroups =
             event.waitingFor == .dependency ? record.spec?.schedule.groupsOfDependencies ?? [] : []
+        record.pendingUploads =
+            event.waitingFor == .dependency ? record.spec?.schedule.uploadsOfDependencies ?? [] : []
         record.finishedAt = nil
         record.storedResponse = nil
         record.storedResult = nil

@@ -109,6 +109,8 @@ public struct JobRecord: Sendable {
     public var pendingDependencies: [JobID] = []
     /// Names of the unfinished groups that such a job depends on.
     public var pendingGroups: [String] = []
+    /// Incomplete uploads that such a job depends on.
+    public var pendingUploads: [UploadID] = []
     /// The only node that can do the job, or `nil` if every node can.
     public var home: NodeAffinity?
     /// Connections that the session of a queued job has to its host, or `nil` if not known.

@@ -16,6 +16,8 @@ public struct WaitingReason: ShownObject, Equatable {
     public private(set) var jobs: [JobID] = []
     /// For `dependency`: the groups that are not finished yet.
     public private(set) var groups: [String] = []
+    /// For `dependency`: the uploads that are not complete yet.
+    public private(set) var uploads: [UploadID] = []
 
     /// Creates a reason.
     public init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
@@ -171,7 +173,7 @@ public struct WaitingReason: ShownObject, Equatable {
             case .beginDate: (.beginDate, "It was asked not to begin before next_attempt_at.")
             case .retry: (.retryBackoff, job.retryDetail)
             case .dependency:
-                (.dependency, "It starts after the jobs and groups that it depends on have ended.")
+                (.dependency, "It starts after the jobs, groups and uploads that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
             case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
@@ -186,7 +188,10 @@ public struct WaitingReason: ShownObject, Equatable {
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
         self.init(code, detail, nextCheckAt: job.nextAttemptAt)
-        if code == .dependency { (jobs, groups) = (job.pendingDependencies, job.pendingGroups) }
+        if code == .dependency {
+            (jobs, groups) = (job.pendingDependencies, job.pendingGroups)
+            uploads = job.pendingUploads
+        }
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -201,6 +206,9 @@ public struct WaitingReason: ShownObject, Equatable {
         list.optional(
             "groups", { $0.code == .dependency ? $0.groups : nil },
             "Only with the code dependency: the groups that are not finished yet.")
+        list.optional(
+            "uploads", { $0.uploads.isEmpty ? nil : $0.uploads },
+            "Only with the code dependency: the uploads that are not complete yet, if there are any.")
     }
 }
 

@@ -4,34 +4,51 @@ public enum JobDependency: FieldValue, Hashable {
     case job(JobID)
     /// A group of the same tenant: it must be finished.
     case group(String)
+    /// A staged upload of the same tenant: it must be complete.
+    case upload(UploadID)
 
-    /// The job, or `nil` for a group.
+    /// The job, or `nil` for others.
     public var job: JobID? { if case .job(let job) = self { job } else { nil } }
-    /// The name of the group, or `nil` for a job.
+    /// The name of the group, or `nil` for others.
     public var group: String? { if case .group(let name) = self { name } else { nil } }
+    /// The upload, or `nil` for others.
+    public var upload: UploadID? { if case .upload(let id) = self { id } else { nil } }
 
     public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard json.isObject else { return JobReference.decode(json, rule, place).map { .job($0.id) } }
+        if json["upload"] != nil {
+            return StagedReference.decode(json, rule, place).map { .upload($0.upload) }
+        }
         return GroupReference.decode(json, rule, place).map { .group($0.group) }
     }
     public static func restore(_ json: JSON) -> Self? {
         if let reference = JobReference.restore(json) { return .job(reference.id) }
+        if json["upload"] != nil { return StagedReference.restore(json).map { .upload($0.upload) } }
         return GroupReference.restore(json).map { .group($0.group) }
     }
     public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         switch self {
         case .job(let job): JobReference(id: job).encode(into: &writer, isRedacted: isRedacted)
         case .group(let name): GroupReference(name).encode(into: &writer, isRedacted: isRedacted)
+        case .upload(let id): StagedReference(id).encode(into: &writer, isRedacted: isRedacted)
         }
     }
     public static func schema(_ rule: NoRule) -> [JSON.Member] {
-        let group = JSON.object([
-            JSON.Member("type", "object"), JSON.Member("required", .array([.string("group")])),
-            JSON.Member("additionalProperties", .bool(false)),
+        func named(_ name: String, _ schema: [JSON.Member]) -> JSON {
+            JSON.object([
+                JSON.Member("type", "object"), JSON.Member("required", .array([.string(name)])),
+                JSON.Member("additionalProperties", .bool(false)),
+                JSON.Member("properties", .object([JSON.Member(name, .object(schema))])),
+            ])
+        }
+        return [
             JSON.Member(
-                "properties", .object([JSON.Member("group", .object(String.schema(TextRule.groupName)))])),
-        ])
-        return [JSON.Member("oneOf", .array([.object(JobReference.schema(rule)), group]))]
+                "oneOf",
+                .array([
+                    .object(JobReference.schema(rule)), named("group", String.schema(TextRule.groupName)),
+                    named("upload", UploadID.schema(NoRule())),
+                ]))
+        ]
     }
 }
 
@@ -50,7 +67,25 @@ private struct GroupReference: FieldObject, FieldValue {
     }
 }
 
+/// Reference to a staged upload: `{"upload": "upl_…"}`.
+private struct StagedReference: FieldObject, FieldValue {
+    static let summary = "A staged upload of the same tenant."
+    static let schemaName = "UploadReference"
+
+    var upload = UploadID(high: 0, low: 0)
+
+    init() {}
+    init(_ upload: UploadID) { self.upload = upload }
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("upload", &upload, .of(required: true), "Identifier of the upload.")
+    }
+}
+
 extension JobSpec.Schedule {
+    /// The uploads among `dependencies`.
+    public var uploadsOfDependencies: [UploadID] { dependencies.compactMap(\.upload) }
+
     /// The jobs among `dependencies`.
     public var dependsOn: [JobID] { dependencies.compactMap(\.job) }
 

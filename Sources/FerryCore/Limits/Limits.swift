@@ -50,6 +50,24 @@ public enum Limits {
     /// If exceeded: `tracestate` is omitted.
     public static let traceStateMemberCountMax = 32
 
+    // MARK: Staged uploads
+    /// Staged uploads of a tenant.
+    /// If exceeded: 409 `limit_reached`.
+    public static let uploadCountMax: Int64 = 100_000
+    /// `Upload-Metadata`, in bytes.
+    /// If exceeded: 400.
+    public static let uploadMetadataByteCountMax = 8_192
+    /// Bytes of one upload that a node has in memory.
+    /// If exceeded: reading from the client pauses until the disk has taken some.
+    public static let uploadBufferByteCount = 512 << 10
+    /// Requests of a node that add bytes to staged uploads at once.
+    /// If exceeded: 429 `overloaded`. A tenant has at most as many as it leaves free: half of them if it is
+    /// the only one. The last quarter is for tenants that have none: one each.
+    public static let uploadRequestCountMax = 500
+    /// Retention of an incomplete upload after its last byte, in seconds.
+    /// If exceeded: removed.
+    public static let incompleteUploadSeconds = 86_400.0
+
     // MARK: Fields of a job
     /// URL of a job, in bytes.
     /// If exceeded: 422.

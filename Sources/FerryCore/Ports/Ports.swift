@@ -140,6 +140,7 @@ extension JobRecord {
         }
         pendingDependencies = schedule.dependsOn
         pendingGroups = schedule.groupsOfDependencies
+        pendingUploads = schedule.uploadsOfDependencies
     }
 
     /// Creates the record of an accepted job. `job`: as submitted.

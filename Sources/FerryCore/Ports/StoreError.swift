@@ -54,6 +54,10 @@ public enum StoreError: Error, Sendable, Equatable {
     case groupUnfinished
     /// The tenant has its largest number of groups.
     case tooManyGroups
+    /// The tenant has its largest number of staged uploads.
+    case tooManyUploads
+    /// An unfinished job needs the upload.
+    case uploadInUse
     /// A retry has a unique key that this job has.
     case uniqueKeyTaken(JobID)
     /// A defect; the log has details.

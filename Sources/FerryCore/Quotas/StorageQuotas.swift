@@ -1,6 +1,6 @@
 import Synchronization
 
-// Bytes of managed files and kept bodies.
+// Bytes of managed files, kept bodies and staged uploads.
 extension TenantQuotas {
     /// The tenants whose stored bytes are limited.
     public var storageTenants: [String] {
@@ -9,7 +9,7 @@ extension TenantQuotas {
         } ?? []
     }
 
-    /// Bytes that are kept for finished jobs of a tenant with a limit of stored bytes; `nil` if not known.
+    /// Bytes that are kept for finished jobs and staged uploads of a tenant with a limit of stored bytes; `nil` if not known.
     public func storedByteCount(of tenant: String) -> Int64? {
         withTenants { $0[tenant]?.stored?.count } ?? nil
     }
@@ -35,6 +35,27 @@ extension TenantQuotas {
             tenants[tenant]?.reserved[job] = byteCount
             return true
         } ?? true
+    }
+
+    /// Reserves bytes that a request may add to an upload, those that are reserved for it included. Returns
+    /// the limit of its tenant if the tenant must not store so many, else `nil`.
+    public func reserve(_ byteCount: Int64, for upload: UploadID, of tenant: String) -> Int64? {
+        withTenants { tenants in
+            guard let entry = tenants[tenant], let most = entry.limits.storageByteCountMax else { return nil }
+            let own = entry.arriving[upload] ?? 0
+            guard byteCount > own else { return nil }
+            guard entry.storedByteCount - own + byteCount <= most else { return most }
+            tenants[tenant]?.arriving[upload] = byteCount
+            return nil
+        } ?? nil
+    }
+
+    /// Notes the end of a request that has added so many bytes to an upload.
+    public func note(added byteCount: Int64, to upload: UploadID, of tenant: String) {
+        withTenants { tenants in
+            tenants[tenant]?.arriving[upload] = nil
+            tenants[tenant]?.stored?.add(byteCount)
+        }
     }
 
     /// Notes the end of an attempt, after its result is committed. `stored`: bytes of the finished job that
@@ -76,6 +97,6 @@ extension TenantQuotas {
 
 extension TenantQuotas.Tenant {
     fileprivate var storedByteCount: Int64 {
-        reserved.values.reduce(stored?.count ?? 0) { $0 + $1 }
+        reserved.values.reduce(stored?.count ?? 0, +) + arriving.values.reduce(0, +)
     }
 }

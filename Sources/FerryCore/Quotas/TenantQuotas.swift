@@ -40,11 +40,14 @@ public final class TenantQuotas: Sendable {
         var uncommitted: Int64 = 0
         /// Day (UTC) of `transferred`, in days since 1970.
         var day: Int64 = 0
-        /// Bytes of managed files and kept bodies of finished jobs; `nil` before they are read.
+        /// Bytes of managed files and kept bodies of finished jobs, and of staged uploads; `nil` before they
+        /// are read.
         var stored: Usage?
         /// Bytes that attempts of this node have written or are about to write, and those that they have left
         /// for a later attempt.
         var reserved: [JobID: Int64] = [:]
+        /// Bytes that requests of this node may add to staged uploads.
+        var arriving: [UploadID: Int64] = [:]
     }
 
     private struct State {
@@ -99,6 +102,7 @@ public final class TenantQuotas: Sendable {
                 tenant.day = now.day
                 tenant.uncommitted = before?.uncommitted ?? 0
                 (tenant.stored, tenant.reserved) = (before?.stored, before?.reserved ?? [:])
+                tenant.arriving = before?.arriving ?? [:]
                 tenant.transferred.read = read.transferredByteCount
                 if let before, before.day == now.day {
                     let added = before.transferred.addedSinceBegin

@@ -29,6 +29,8 @@ public enum ScheduleKindTag: IdentifierKind { public static let prefix = "sch_" 
 public enum BulkOperationKindTag: IdentifierKind { public static let prefix = "opn_" }
 /// Groups of jobs. Shown only in cursors.
 public enum JobGroupKindTag: IdentifierKind { public static let prefix = "grp_" }
+/// Staged uploads.
+public enum UploadKindTag: IdentifierKind { public static let prefix = "upl_" }
 
 /// Identifier of a job.
 public typealias JobID = Identifier<JobKindTag>
@@ -52,6 +54,8 @@ public typealias ScheduleID = Identifier<ScheduleKindTag>
 public typealias BulkOperationID = Identifier<BulkOperationKindTag>
 /// Identifier of a group of jobs.
 public typealias JobGroupID = Identifier<JobGroupKindTag>
+/// Identifier of a staged upload.
+public typealias UploadID = Identifier<UploadKindTag>
 
 /// A time-ordered 128-bit value (UUIDv7, RFC 9562 §5.7), written as a prefix and Crockford base32.
 public struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {

@@ -1,4 +1,21 @@
 extension Timestamp {
+    /// The instant as an HTTP date (RFC 9110 §5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+    public var httpDate: String {
+        let seconds = CivilCalendar.floorDivide(microseconds, 1_000_000)
+        let days = CivilCalendar.floorDivide(seconds, 86_400)
+        let ofDay = seconds - days * 86_400
+        let (year, month, day) = CivilCalendar.date(days: days)
+        func padded(_ number: Int64, _ count: Int = 2) -> String {
+            let digits = String(number)
+            return String(repeating: "0", count: max(0, count - digits.utf8.count)) + digits
+        }
+        let weekdays = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
+        let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        let date = "\(padded(day)) \(months[Int(month) - 1]) \(padded(year, 4))"
+        let time = [ofDay / 3_600, ofDay / 60 % 60, ofDay % 60].map { padded($0) }.joined(separator: ":")
+        return "\(weekdays[Int(CivilCalendar.weekday(days: days))]), \(date) \(time) GMT"
+    }
+
     /// Reads an HTTP date in each of the three forms that a recipient must accept (RFC 9110 §5.6.7), and
     /// with common deviations: `UTC` or a numeric offset for `GMT`, no zone, no weekday, a day or hour of one
     /// digit, dashes with a year of four digits, any case. `nil` for other texts.

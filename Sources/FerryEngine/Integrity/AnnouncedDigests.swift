@@ -109,17 +109,7 @@ private struct AnnouncementReader {
 
     /// `sha-256=:base64:, md5=:base64:`
     private mutating func takeStructured(_ text: String) {
-        for member in StructuredDictionary(text)?.byteSequences ?? [] {
-            switch member.key {
-            case "sha-256": add(.sha256, member.value)
-            case "sha-512": add(.sha512, member.value)
-            case "sha": add(.sha1, member.value)
-            case "md5": add(.md5, member.value)
-            case "crc32c": add(.crc32c, member.value)
-            case "adler": add(.adler32, member.value)
-            default: break
-            }
-        }
+        found += ExpectedDigest.all(in: text, from: .server)
     }
 
     /// Reads `SHA-256=base64,ADLER32=3da0195`. Covers the same bytes as `Repr-Digest`; with the prefix `id-`,
@@ -167,5 +157,25 @@ private struct AnnouncementReader {
     private func checksum(_ text: String) -> [UInt8]? {
         guard (1...8).contains(text.utf8.count) else { return nil }
         return hexDecoded(String(repeating: "0", count: 8 - text.utf8.count) + text)
+    }
+}
+
+extension ExpectedDigest {
+    /// Returns the digests of a `Repr-Digest` or `Content-Digest` field (RFC 9530), without those that this
+    /// node cannot compute.
+    static func all(in text: String, from source: Source) -> [ExpectedDigest] {
+        (StructuredDictionary(text)?.byteSequences ?? []).compactMap { member in
+            let algorithm: DigestAlgorithm
+            switch member.key {
+            case "sha-256": algorithm = .sha256
+            case "sha-512": algorithm = .sha512
+            case "sha": algorithm = .sha1
+            case "md5": algorithm = .md5
+            case "crc32c": algorithm = .crc32c
+            case "adler": algorithm = .adler32
+            default: return nil
+            }
+            return ExpectedDigest(algorithm, member.value, source)
+        }
     }
 }

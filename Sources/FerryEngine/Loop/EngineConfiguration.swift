@@ -63,6 +63,11 @@ package struct EngineConfiguration: Sendable {
     /// Idle connections that all loops together keep. At least the number of transfers at once.
     package var keptConnectionCount = 512
 
+    /// Finds staged uploads that jobs send; `nil` if there are none.
+    package var uploads: (any UploadLookup)?
+    /// Directory of staged uploads.
+    package var uploadsDirectory: String
+
     /// Sets the required values; all others have their defaults.
     package init(
         storageRoot: @escaping @Sendable (_ tenant: String) -> String, managedFilesDirectory: String,
@@ -70,6 +75,7 @@ package struct EngineConfiguration: Sendable {
     ) {
         self.storageRoot = storageRoot
         self.managedFilesDirectory = managedFilesDirectory
+        uploadsDirectory = managedFilesDirectory + ".uploads"
         self.egress = egress
         self.userAgent = userAgent
     }

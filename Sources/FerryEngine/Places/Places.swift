@@ -8,12 +8,15 @@ package struct Places: Sendable {
     /// The disks of this node, whose free space the whole service watches.
     let localFiles: LocalFiles
     let all: [any Place]
+    /// The files of staged uploads on this node.
+    package let uploads: StagedUploads
 
     /// Starts the file threads.
     package init(_ configuration: EngineConfiguration, logger: Logger) {
         fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
         localFiles = LocalFiles(configuration, fileThreads, logger)
         all = [localFiles]
+        uploads = StagedUploads(configuration.uploadsDirectory, fileThreads, localFiles)
     }
 
     /// Returns the place of a location.

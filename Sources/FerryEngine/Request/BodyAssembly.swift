@@ -48,7 +48,7 @@ struct BodyAssembly: Sendable {
 
     /// Assembles the body. `reply` is called once, on a thread that must not block.
     func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
-        find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
+        findSources { found in
             context.fileThreads.send(
                 .run {
                     var unverified: [UnverifiedFile] = []
@@ -60,7 +60,7 @@ struct BodyAssembly: Sendable {
                         }
                     } catch {
                         // If the lookup itself failed, no job was found.
-                        reply(.failure(failure(error, (try? found.get()) ?? [:])))
+                        reply(.failure(failure(error, (try? found.get()) ?? Found())))
                     }
                 })
         }
@@ -74,7 +74,11 @@ struct BodyAssembly: Sendable {
         /// The node that has fetched it.
         let node: NodeID?
     }
-    private typealias Found = [JobID: Source]
+    /// What the body refers to.
+    private struct Found {
+        var jobs: [JobID: Source] = [:]
+        var upload: StagedUpload?
+    }
 
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
     /// digest.
@@ -82,6 +86,34 @@ struct BodyAssembly: Sendable {
         let bytes: DigestTail.Bytes
         let byteCount: Int64
         let sha256: String
+    }
+
+    /// Looks up the jobs, and the upload.
+    private func findSources(_ done: @escaping @Sendable (Result<Found, TransferError>) -> Void) {
+        find(Array(Set(attempt.spec.sourceJobs)), Found()) { result in
+            guard case .success(let found) = result, let upload = attempt.spec.sourceUpload else {
+                return done(result)
+            }
+            guard let uploads = context.configuration.uploads else {
+                return done(.failure(Self.missing("The upload does not exist.")))
+            }
+            uploads.upload(upload, tenant: attempt.tenant) { [found] result in
+                switch result {
+                case .success(let upload) where upload.isComplete:
+                    var found = found
+                    found.upload = upload
+                    done(.success(found))
+                case .success: done(.failure(Self.missing("The upload is not complete.")))
+                case .failure(.notFound): done(.failure(Self.missing("The upload does not exist.")))
+                case .failure:
+                    done(
+                        .failure(
+                            TransferError(
+                                .storageFailed, "The upload could not be looked up.", phase: .sending,
+                                isRetryable: true)))
+                }
+            }
+        }
     }
 
     /// Looks up the jobs one after the other, since there are few.
@@ -92,7 +124,7 @@ struct BodyAssembly: Sendable {
         context.jobs.job(job, tenant: attempt.tenant) { result in
             do throws(TransferError) {
                 var found = found
-                found[job] = try Self.source(result)
+                found.jobs[job] = try Self.source(result)
                 find(jobs.dropLast(), found, done)
             } catch {
                 done(.failure(error))
@@ -151,7 +183,8 @@ struct BodyAssembly: Sendable {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
-            guard case .job(let job)? = attempt.spec.source, let content = found[job]?.content else {
+            if case .upload? = attempt.spec.source { return try uploaded(found) }
+            guard case .job(let job)? = attempt.spec.source, let content = found.jobs[job]?.content else {
                 throw Self.missing("The job names no source.")
             }
             let piece = try piece(of: job, content, &unverified)
@@ -163,9 +196,20 @@ struct BodyAssembly: Sendable {
         var opened: [MultipartForm.Part] = []
         for part in parts { opened.append(try open(part, found, &payload, &unverified)) }
         var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
-        if isUpload, case .job(let job)? = parts.last?.source, let content = found[job]?.content {
+        if isUpload, case .job(let job)? = parts.last?.source, let content = found.jobs[job]?.content {
             contents.integrity = content.integrity
         }
+        if isUpload, case .upload? = parts.last?.source, let upload = found.upload {
+            contents.integrity = upload.integrity
+        }
+        return contents
+    }
+
+    private func uploaded(_ found: Found) throws(TransferError) -> BodyContents {
+        guard let upload = found.upload else { throw Self.missing("The upload does not exist.") }
+        var contents = BodyContents([.source(try context.places.uploads.source(of: upload))], subject: 0)
+        contents.contentType = upload.fields.contentType
+        contents.integrity = upload.integrity
         return contents
     }
 
@@ -181,11 +225,16 @@ struct BodyAssembly: Sendable {
         switch part.source {
         case .path(let path): return make(.source(try context.places.source(path, of: attempt)), nil, nil)
         case .job(let job):
-            guard let content = found[job]?.content else {
+            guard let content = found.jobs[job]?.content else {
                 throw Self.missing("The source's job does not exist.")
             }
             let type = content.mediaType ?? "application/octet-stream"
             return make(try piece(of: job, content, &unverified), content.fileName, type)
+        case .upload:
+            guard let upload = found.upload else { throw Self.missing("The upload does not exist.") }
+            let type = upload.fields.contentType ?? "application/octet-stream"
+            let name = upload.fields.fileName ?? upload.name ?? upload.id.description
+            return make(.source(try context.places.uploads.source(of: upload)), name, type)
         case .inline(let body):
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
@@ -201,18 +250,19 @@ struct BodyAssembly: Sendable {
             return .failed(error)
         }
         var unverified: [UnverifiedFile] = []
-        for (job, source) in found {
-            guard let node = source.node, node != own,
-                // Why a file cannot be sent from here does not matter: another node has fetched it.
+        // Why a file cannot be sent from here does not matter: another node has it.
+        let owners =
+            found.jobs.filter { job, source in
                 (try? piece(of: job, source.content, &unverified)) == nil
-            else { continue }
+            }.map(\.value.node) + [found.upload?.node]
+        for node in owners.compactMap(\.self) where node != own {
             switch attempt.home {
             case nil: return .elsewhere(node)
-            case own: return .failed(Self.missing("The files of the sources' jobs are on several nodes."))
+            case own: return .failed(Self.missing("The files of the sources are on several nodes."))
             default:
                 return .failed(
                     TransferError(
-                        .storageFailed, "The node that has the file of the source's job is not there.",
+                        .storageFailed, "The node that has the source's file is not there.",
                         phase: .sending, isRetryable: true))
             }
         }
@@ -235,6 +285,15 @@ struct BodyAssembly: Sendable {
     }
 }
 
+extension StagedUpload {
+    /// An upload is sent only if it is as it was completed.
+    fileprivate var integrity: JobSpec.Integrity {
+        var integrity = JobSpec.Integrity()
+        (integrity.size, integrity.sha256) = (size, sha256.map(hexEncoded))
+        return integrity
+    }
+}
+
 extension JobContent {
     /// A job's result is sent only if it is as it was fetched.
     fileprivate var integrity: JobSpec.Integrity {
@@ -248,7 +307,7 @@ extension JobSpec {
     /// Whether the body is more than the payload or one file.
     fileprivate var needsAssembly: Bool {
         switch source {
-        case .job?, .form?: true
+        case .job?, .upload?, .form?: true
         case .path?, .inline?: false
         case nil: request.body?.form == .multipart
         }

@@ -89,6 +89,8 @@ package struct Configuration: Sendable {
     package var eventRetention: Double
     /// Seconds for which finished jobs and their kept files stay.
     package var retentionSeconds: Double
+    /// Bytes of a staged upload at most; `nil` for no limit.
+    package var uploadByteCountMax: Int64?
     /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
@@ -146,6 +148,7 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_STORAGE_TIMEOUT", "seconds without an answer of the disk after which its attempts end",
             "120"),
+        Setting("FERRY_UPLOAD_MAX_BYTES", "bytes of one staged upload, 0 for no limit", "0"),
         Setting("FERRY_LOW_SPEED_LIMIT", "bytes a second below which a connection is given up", ""),
         Setting("FERRY_LOW_SPEED_TIME", "seconds below FERRY_LOW_SPEED_LIMIT until it is given up", ""),
         Setting(
@@ -211,6 +214,8 @@ extension Configuration {
         proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
+        let uploadBytes = Int64(try read.integer("FERRY_UPLOAD_MAX_BYTES", 0...(1 << 53)))
+        uploadByteCountMax = uploadBytes == 0 ? nil : uploadBytes
         storageTimeout = try read.number("FERRY_STORAGE_TIMEOUT", 12...86_400)
         lowSpeed = LowSpeed(
             bytesPerSecond: try read.rate("FERRY_LOW_SPEED_LIMIT"),

@@ -26,6 +26,9 @@ struct StoragePaths: Sendable {
     /// Directory of the results of jobs without a destination.
     var managedFiles: String { dataDirectory + "/results" }
 
+    /// Directory of staged uploads.
+    var uploads: String { dataDirectory + "/uploads" }
+
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
         [storageRoot]
@@ -60,6 +63,7 @@ struct StoragePaths: Sendable {
         // as root.
         try createDirectory(dataDirectory, mode: 0o711)
         try createDirectory(managedFiles, mode: 0o700)
+        try createDirectory(uploads, mode: 0o700)
         try createDirectory(storageRoot, mode: modes.directory)
         try createDirectory(tenantStorageRoot, mode: tenantModes.directory)
         try checkNesting()
@@ -85,7 +89,10 @@ struct StoragePaths: Sendable {
     /// Throws if roots contain each other: names directly below the tenants' root are tenants, and a tenant
     /// can name each path below its own root.
     private func checkNesting() throws {
-        for (root, others) in [(tenants, [data, results, storage]), (results, [storage, tenants])] {
+        for (root, others) in [
+            (tenants, [data, results, staged, storage]), (results, [storage, tenants]),
+            (staged, [storage, tenants]),
+        ] {
             for other in others {
                 guard try isDirectory(other.path, atOrBelow: root.path) else { continue }
                 throw Configuration.Failure(
@@ -119,6 +126,7 @@ struct StoragePaths: Sendable {
     private var storage: Named { ("FERRY_STORAGE_ROOT", storageRoot) }
     private var tenants: Named { ("FERRY_TENANT_STORAGE_ROOT", tenantStorageRoot) }
     private var data: Named { ("FERRY_DATA_DIR", dataDirectory) }
+    private var staged: Named { ("the directory of staged uploads", uploads) }
     private var results: Named { ("the directory of kept files", managedFiles) }
 
     /// Compares directories by identity, because names may be links.

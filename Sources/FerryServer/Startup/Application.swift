@@ -21,6 +21,7 @@ final class Application: Sendable {
     private let bootstrap: Bootstrap
     private let server: APIServer
     private let sweeper: Sweeper?
+    private let uploadSweeper: UploadSweeper?
     private let logger: Logger
     /// Name of the part that `end` waits for.
     private let stopping = Mutex("")
@@ -31,6 +32,12 @@ final class Application: Sendable {
     ) {
         sweeper = Application.makeSweeper(
             configuration, store: parts.store, clock: parts.clock, logger: logger)
+        uploadSweeper = parts.engine.map { _ in
+            UploadSweeper(
+                uploads: parts.store.uploads, files: parts.places.uploads,
+                directory: StoragePaths(configuration).uploads,
+                clock: parts.clock, logger: logger)
+        }
         self.configuration = configuration
         self.parts = parts
         self.identity = identity
@@ -187,6 +194,7 @@ final class Application: Sendable {
         // Claims of the sender failed before this node had a lease.
         parts.webhooks?.wake()
         sweeper?.start()
+        uploadSweeper?.start()
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
@@ -210,6 +218,7 @@ final class Application: Sendable {
     private func end() {
         parts.health.beginDraining()
         sweeper?.stop()
+        uploadSweeper?.stop()
         parts.store.drain()
         wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
         wait(for: "webhooks") { parts.webhooks?.stop() }
@@ -245,10 +254,12 @@ final class Application: Sendable {
             storageRoot: { paths.root(of: $0) }, managedFilesDirectory: paths.managedFiles, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
+        settings.uploadsDirectory = paths.uploads
         guard configuration.roles.contains(.worker) else {
             settings.fileThreadCount = 1
             return settings
         }
+        settings.uploads = store.uploads
         settings.node = node
         settings.proxy = configuration.proxy
         settings.loopCount = configuration.transferLoops

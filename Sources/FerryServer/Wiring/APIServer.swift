@@ -32,6 +32,9 @@ final class APIServer: Sendable {
             node: NodeAdapter(store: store, places: parts.places, engine: engine, health: health),
             content: content, arriving: ArrivingFiles(engine: engine), clock: parts.clock,
             egress: parts.egress, waiters: waiters)
+        ports.id = parts.node
+        // A node without an engine takes no uploads.
+        ports.uploads = engine.map { _ in parts.places.uploads }
         let key = box.key(for: NodeSignature.purpose)
         let nodes = NodeClient(
             node: parts.node, key: key, peers: store.peers, clock: parts.clock, logger: logger)
@@ -61,6 +64,7 @@ final class APIServer: Sendable {
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         settings.retentionSeconds = configuration.retentionSeconds
         settings.bodyBytesMax = parts.memory.bodies
+        settings.uploadByteCountMax = configuration.uploadByteCountMax
         let api = API(settings, ports, logger: logger)
         page.connect(
             api.requestMetrics,

@@ -11,6 +11,7 @@ extension Dependencies: DependencyStore {}
 extension QuestionAnswers: AnswerSink {}
 extension BulkCommands: BulkOperationStore {}
 extension GroupCommands: GroupStore {}
+extension UploadCommands: UploadStore {}
 extension SessionCommands: SessionStore {}
 extension ScheduleCommands: ScheduleStore {}
 extension WindowCommands: WindowStore {}
@@ -32,7 +33,8 @@ extension StorePorts {
         self.init(
             jobs: store.jobs, jobControl: store.jobCommands, submissions: store.submissionQueries,
             dependencies: store.dependencies, answers: store.questions, bulkOperations: store.bulkCommands,
-            groups: store.groups, sessions: store.sessions, schedules: store.scheduleCommands,
+            groups: store.groups, uploads: store.uploads, sessions: store.sessions,
+            schedules: store.scheduleCommands,
             windows: store.windows, events: store.events, webhooks: store.webhooks,
             deliveries: store.deliveryQueries, hosts: store.hostCommands, limits: store.limits,
             tenantLimits: store.tenantLimits,

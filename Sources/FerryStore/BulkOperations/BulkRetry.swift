@@ -107,7 +107,7 @@ struct BulkRetry {
     }
 
     private func repeated(
-        _ record: JobRecord, _ source: Source, _ sessions: SessionSnapshot, _ files: Set<JobID>
+        _ record: JobRecord, _ source: Source, _ sessions: SessionSnapshot, _ files: KnownSources
     ) -> Result<NewJob, Refusal> {
         guard !source.isRetried else { return .failure(Refusal(reason: .alreadyRetried)) }
         var secrets: JobSecrets? = JobSecrets()
@@ -122,9 +122,9 @@ struct BulkRetry {
                 repeating: RetrySource(record: record, secrets: secrets, payload: source.payload),
                 as: insertion.context.identifiers.make(), at: insertion.context.clock.now(),
                 traceparent: traceparent)
-            guard job.spec.sourceJobs.allSatisfy({ files.contains($0.job) }) else {
-                return .failure(Refusal(reason: .sourceMissing))
-            }
+            guard job.spec.sourceJobs.allSatisfy({ files.jobs.contains($0.job) }),
+                job.spec.sourceUploadID.map(files.uploads.contains) ?? true
+            else { return .failure(Refusal(reason: .sourceMissing)) }
             switch sessions.verdict(on: [job], known: nil) {
             case .acceptable, .changed: return .success(job)
             case .invalidated: return .failure(Refusal(reason: .sessionInvalidated))
@@ -139,14 +139,30 @@ struct BulkRetry {
         }
     }
 
-    /// Returns those of the jobs whose files `specs` send that exist.
+    /// Sources of jobs that exist.
+    private struct KnownSources {
+        var jobs: Set<JobID> = []
+        var uploads: Set<UploadID> = []
+    }
+
+    /// Returns which of the jobs exist whose files `specs` send, and which of the uploads are complete.
     private func knownSources(
         _ specs: [JobSpec], _ connection: inout Connection
-    ) throws(PostgresError) -> Set<JobID> {
+    ) throws(PostgresError) -> KnownSources {
+        var known = KnownSources()
+        let uploads = Set(specs.compactMap(\.sourceUploadID))
+        if !uploads.isEmpty {
+            let rows = try connection.execute(
+                Statements.prepareUploads, .uploads(uploads.map { .id($0) }, of: tenant))
+            for row in 0..<rows.rowCount where rows.bool(row, 2) {
+                known.uploads.insert(rows.identifier(row, 0))
+            }
+        }
         let named = Set(specs.flatMap { $0.sourceJobs.map(\.job) })
-        guard !named.isEmpty else { return [] }
+        guard !named.isEmpty else { return known }
         var parameters = Parameters.identifiers(Array(named))
         parameters.append(text: tenant)
-        return Set(try connection.execute(Statements.knownJobs, parameters).identifiers())
+        known.jobs = Set(try connection.execute(Statements.knownJobs, parameters).identifiers())
+        return known
     }
 }

@@ -130,11 +130,17 @@ extension JobRecord {
                 pendingGroups.append(String(text.dropFirst(groupPrefix.count)))
                 continue
             }
-            let digits = text.filter { $0 != "-" }
+            let uploadPrefix = "upload "
+            let isUpload = text.hasPrefix(uploadPrefix)
+            let digits = text.dropFirst(isUpload ? uploadPrefix.count : 0).filter { $0 != "-" }
             guard let high = UInt64(digits.prefix(16), radix: 16),
                 let low = UInt64(digits.dropFirst(16), radix: 16)
             else { continue }
-            pendingDependencies.append(JobID(high: high, low: low))
+            if isUpload {
+                pendingUploads.append(UploadID(high: high, low: low))
+            } else {
+                pendingDependencies.append(JobID(high: high, low: low))
+            }
         }
     }
 }

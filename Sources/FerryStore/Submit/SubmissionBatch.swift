@@ -220,6 +220,7 @@ struct SubmissionBatch {
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
+            if sendsUploads { pipeline.send(Statements.addUploadJobs, .uploadJobs(submissions)) }
             if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
             if !retries.isEmpty { pipeline.send(Statements.markRetried, markRetried(retries)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
@@ -468,6 +469,10 @@ struct SubmissionBatch {
         case .confirmation?: questions[job.id]?.expiresAt ?? job.spec.schedule.earliestBeginAt
         default: nil
         }
+    }
+
+    private var sendsUploads: Bool {
+        submissions.contains { $0.jobs.contains { $0.spec.sourceUpload != nil } }
     }
 
     private var hasDependencies: Bool {

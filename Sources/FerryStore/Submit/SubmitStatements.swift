@@ -2,7 +2,9 @@ package import Postgres
 
 extension Statements {
     package static let addDependencies = make(
-        "add_dependencies", PackageResources.add_dependencies_sql, parameters: 6)
+        "add_dependencies", PackageResources.add_dependencies_sql, parameters: 8)
+    package static let addUploadJobs = make(
+        "add_upload_jobs", PackageResources.add_upload_jobs_sql, parameters: 2)
     package static let keepSubmissionKeys = make(
         "keep_submission_keys", PackageResources.keep_submission_keys_sql, parameters: 12)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)

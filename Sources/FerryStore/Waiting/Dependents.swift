@@ -106,10 +106,13 @@ struct Dependents {
                     released.append(dependent)
                     continue
                 }
+                let (round, state) = (rows.int32(row, 4), rows.text(row, 3))
                 reasons[dependent] =
-                    rows.bool(row, 4)
-                    ? .groupFailed(rows.textOrNil(row, 5), outcome: rows.text(row, 3))
-                    : .dependencyFailed(dependency, state: rows.text(row, 3))
+                    round > 0
+                    ? .groupFailed(rows.textOrNil(row, 5), outcome: state)
+                    : round < 0
+                        ? .uploadMissing(UploadID(high: dependency.high, low: dependency.low))
+                        : .dependencyFailed(dependency, state: state)
             }
             if !reasons.isEmpty { released += try judge(reasons, &connection, context) }
             if !released.isEmpty { try release(released, &connection, context, nodeState) }
@@ -194,6 +197,14 @@ extension TransferError {
         return TransferError(
             .dependencyFailed, "\(job), on which this job depends, \(how).", phase: .waiting,
             isRetryable: false)
+    }
+
+    /// The upload has expired or was deleted before it was complete.
+    fileprivate static func uploadMissing(_ upload: UploadID) -> TransferError {
+        TransferError(
+            .dependencyFailed,
+            "\(upload), which this job sends, has expired or was deleted before it was complete.",
+            phase: .waiting, isRetryable: false)
     }
 
     /// `name`: `nil` if the group was deleted since.

@@ -18,6 +18,7 @@ package final class Store: Sendable {
     package let questions: QuestionAnswers
     package let bulkCommands: BulkCommands
     package let groups: GroupCommands
+    package let uploads: UploadCommands
     package let sessions: SessionCommands
     package let scheduleCommands: ScheduleCommands
     package let windows: WindowCommands
@@ -120,6 +121,7 @@ package final class Store: Sendable {
         questions = QuestionAnswers(commands, queueState)
         bulkCommands = BulkCommands(commands, reads, jobs, queueState)
         groups = GroupCommands(commands, reads, context, signals)
+        uploads = UploadCommands(commands, reads, context, signals)
         scheduleCommands = ScheduleCommands(commands, reads, insertion)
         windows = WindowCommands(commands, settings, signals)
         events = EventQueries(reads, context, signals)

@@ -100,6 +100,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var scheduledJobs: [ScheduleID: ScheduleJobs] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
         var groups: [JobGroup] = []
+        var uploads: [StagedUpload] = []
         var groupKeys: [String: JobGroupID] = [:]
         var bulkOperations: [BulkOperationID: BulkOperation] = [:]
         var newBulkOperations: [NewBulkOperation] = []

@@ -88,7 +88,8 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + bulkOperations + claim + connection + deliveries + events + groups + finish + hosts + jobs
+        admin + bulkOperations + claim + connection + deliveries + events + groups + uploads + finish + hosts
+        + jobs
         + leases + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
@@ -329,6 +330,26 @@ struct PlanCall {
         writer(Statements.removeOldJobGroups, "1e9, 50"),
     ]
 
+    private static let uploads: [PlanCall] = [
+        command(Statements.advanceUpload, "history_id(5), 10, NULL, now()"),
+        command(Statements.completeUpload, "history_id(5), 10, '\\x00', now()"),
+        command(
+            Statements.createUpload,
+            """
+            history_id(7000000), now(), now(), history_id(1), 10, 'acme', 'new', NULL, NULL, '', NULL, NULL,
+            100000
+            """, looksAt: 100, "uploads, which are counted because their number is limited"),
+        command(Statements.deleteUpload, "'acme', history_id(5), false"),
+        read(Statements.knownUploads, "ARRAY[history_id(5)]"),
+        read(Statements.listUploads, "'acme', history_id(9000000), 51"),
+        command(Statements.prepareUploads, "'acme', ARRAY[history_id(5)], '{upload 6}'"),
+        read(Statements.readNamedUpload, "'acme', 'upload 5'"),
+        read(Statements.readUpload, "'acme', history_id(5)"),
+        command(Statements.removeExpiredUploads, "history_id(1), now(), 50"),
+        command(
+            Statements.restartUpload, "history_id(5), history_id(1), now(), 10, NULL, NULL, '', NULL, NULL"),
+    ]
+
     private static let finish: [PlanCall] = [
         writer(Statements.finishJobs, finishArguments),
         command(Statements.finishJobs, finishArguments),
@@ -540,8 +561,10 @@ struct PlanCall {
             Statements.addDependencies,
             """
             ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)],
-            ARRAY[history_id(4000003)], '{acme}', '{night}'
+            ARRAY[history_id(4000003)], '{acme}', '{night}', ARRAY[history_id(4000003)],
+            ARRAY[history_id(5)]
             """),
+        writer(Statements.addUploadJobs, "ARRAY[history_id(5)], ARRAY[history_id(4000003)]"),
         writer(
             Statements.keepSubmissionKeys,
             """

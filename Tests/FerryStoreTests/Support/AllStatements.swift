@@ -34,6 +34,10 @@ extension Statements {
         // Groups
         awaitedJobGroups, closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup,
         readJobGroup, removeOldJobGroups,
+        // Uploads
+        advanceUpload, completeUpload, createUpload, deleteUpload, knownUploads, listUploads, prepareUploads,
+        readNamedUpload,
+        readUpload, removeExpiredUploads, restartUpload,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts
@@ -65,7 +69,7 @@ extension Statements {
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
         putSession, readSession, readSessionEpoch,  // Submit
-        addDependencies, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,
+        addDependencies, addUploadJobs, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,
         readUniqueJobs, submitJobs, submitKeyedJobs,
         // Waiting
         discretionaryJobs, dueBegins, dueQuestions, flagDependencies,

@@ -164,6 +164,8 @@ extension JobSpec {
         case path(String)
         /// The file of another job of the same tenant.
         case job(JobID)
+        /// A staged upload of the same tenant. A submitted job has its identifier.
+        case upload(UploadReference)
         /// The payload, given as `base64` or `text`.
         case inline(Body)
         /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if
@@ -182,7 +184,7 @@ extension JobSpec.Source: FieldObject {
     public mutating func fields(_ visitor: inout some FieldVisitor) {
         var file = file
         file.place(&visitor)
-        for name in ["upload", "url", "s3"] { visitor.unsupported(name, off: .null) }
+        for name in ["url", "s3"] { visitor.unsupported(name, off: .null) }
         var form = form
         visitor.object(
             "form", &form, .plain,
@@ -211,6 +213,13 @@ extension JobSpec.Source: FieldObject {
                 + "have succeeded when this one begins. In a batch, #/jobs/3 is the job at place 3 of jobs, "
                 + "an earlier one: this one then depends on it.")
         if let job { self = .job(job.id) }
+        var upload: UploadReference?
+        if case .upload(let own) = self { upload = own }
+        visitor.alternative(
+            "upload", &upload, NoRule(),
+            "Identifier or name of a staged upload of the same tenant. If it is not complete, the job depends "
+                + "on it, and waits until it is.")
+        if let upload { self = .upload(upload) }
     }
 
     /// The source without the form around it.
@@ -235,14 +244,14 @@ extension JobSpec.Source: FieldObject {
         case .inline(var own):
             payload = own.takePayload()
             self = .inline(own)
-        case .path, .job: return
+        case .path, .job, .upload: return
         }
         if hasPayload { body.context.payload = payload }
     }
 
     var hasPayload: Bool {
         switch self {
-        case .path, .job: false
+        case .path, .job, .upload: false
         case .inline: true
         case .form(let parts, _): parts.contains { $0.source.hasPayload }
         }
@@ -250,6 +259,27 @@ extension JobSpec.Source: FieldObject {
 
     fileprivate var inlineByteCount: Int {
         if case .inline(let body) = self { body.byteCount } else { 0 }
+    }
+}
+
+extension UploadReference: FieldValue {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> UploadReference? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        return UploadReference(text)
+            ?? place.fail(
+                "invalid_value", "This must be the identifier of an upload, or its name: \(UploadName.rule).")
+    }
+    public static func restore(_ json: JSON) -> UploadReference? {
+        json.string.flatMap { UploadReference($0) }
+    }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        switch self {
+        case .id(let id): writer.value(id)
+        case .name(let name): writer.value(name)
+        }
+    }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
+        String.schema(TextRule(1...Limits.nameByteCountMax, pattern: "^[A-Za-z0-9._-]+$"))
     }
 }
 

@@ -12,7 +12,8 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     j.error, j.origin, j.traceparent, NULL::timestamptz AS finished_at, NULL::text AS response,
     NULL::text AS result, NULL::bytea AS body, NULL::text AS resume_data, j.has_bytes,
     CASE WHEN j.waiting_for = 'dependency' THEN ARRAY(
-        SELECT CASE WHEN d.group_round IS NULL THEN d.dependency::text ELSE 'group ' || coalesce(
+        SELECT CASE WHEN d.group_round IS NULL THEN d.dependency::text
+            WHEN d.group_round = -1 THEN 'upload ' || d.dependency ELSE 'group ' || coalesce(
             (SELECT g.name FROM job_groups g WHERE g.id = d.dependency), '') END
         FROM job_dependencies d WHERE d.dependent = j.id ORDER BY d.dependency)
     END AS dependencies, j.question, NULL::timestamptz AS acknowledged_at,

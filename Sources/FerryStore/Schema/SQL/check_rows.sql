@@ -88,6 +88,8 @@ WITH told AS (
             j.id IS NOT NULL
                 OR d.group_round IS NOT NULL AND EXISTS (
                     SELECT FROM job_groups g WHERE g.id = d.dependency AND g.finished_at IS NULL)
+                OR d.group_round = -1 AND EXISTS (
+                    SELECT FROM uploads u WHERE u.id = d.dependency AND u.is_awaited AND NOT u.is_complete)
                 OR EXISTS (SELECT FROM dependency_outbox n WHERE n.job IN (d.dependency, d.dependent))
                 OR NOT EXISTS (SELECT FROM jobs w WHERE w.id = d.dependent)),
         ('a dependency knows that it has dependents', j.id IS NULL OR j.has_dependents)

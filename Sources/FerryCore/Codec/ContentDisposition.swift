@@ -1,11 +1,10 @@
-import FerryCore
-
 /// The file names of a `Content-Disposition` field, in the forms that RFC 6266 allows and that browsers
 /// accept.
-struct ContentDisposition {
+public struct ContentDisposition {
     private let parameters: [FieldParameter]
 
-    init(_ value: String) {
+    /// Reads the value of the field.
+    public init(_ value: String) {
         // Some servers leave out the type: `filename="a.txt"`.
         let first = value.utf8.prefix { $0 != UInt8(ascii: ";") && $0 != UInt8(ascii: "\"") }
         let hasType = !first.contains(UInt8(ascii: "="))
@@ -13,7 +12,7 @@ struct ContentDisposition {
     }
 
     /// The names, the best one first: `filename*` (RFC 8187), its continuations (RFC 2231), `filename`.
-    var names: [String] {
+    public var names: [String] {
         [
             first("filename*").flatMap { Self.extended($0.utf8[...]) }, continued,
             first("filename").flatMap(Self.plain),
@@ -77,7 +76,7 @@ struct ContentDisposition {
     }
 
     /// Decodes each `%XX`; other bytes stay.
-    static func percentDecoded(_ text: Substring.UTF8View) -> [UInt8] {
+    public static func percentDecoded(_ text: Substring.UTF8View) -> [UInt8] {
         var bytes: [UInt8] = []
         var rest = text
         while let byte = rest.popFirst() {
@@ -100,15 +99,15 @@ private func isHexadecimal(_ byte: UInt8) -> Bool {
 }
 
 /// A parameter of a field such as `Content-Type` (RFC 9110 §5.6.6).
-struct FieldParameter {
+public struct FieldParameter {
     /// Name in lower case.
-    let name: String
+    public let name: String
     /// Value; a quoted string is unquoted.
-    let value: String
+    public let value: String
 
     /// Returns the parameters after the first semicolon. Accepts white space around `=`, values without
     /// quotes that have spaces, and a quoted string without its end.
-    static func all(in value: String) -> [FieldParameter] {
+    public static func all(in value: String) -> [FieldParameter] {
         var found: [FieldParameter] = []
         var rest = value.utf8.drop { $0 != UInt8(ascii: ";") }
         while !rest.isEmpty {
@@ -125,10 +124,10 @@ struct FieldParameter {
             } else {
                 let raw = rest.prefix { $0 != UInt8(ascii: ";") }
                 rest = rest.dropFirst(raw.count)
-                text = Array(trim(raw))
+                text = Array(trimmed(raw))
             }
             // A missing semicolon leaves the type before the name: `attachment filename=a`.
-            let word = trim(name).split(whereSeparator: isSpace).last ?? name
+            let word = trimmed(name).split(whereSeparator: isSpace).last ?? name
             found.append(
                 FieldParameter(
                     name: Substring(word).lowercased(), value: String(decoding: text, as: UTF8.self)))
@@ -145,6 +144,12 @@ struct FieldParameter {
             let isEscape = byte == UInt8(ascii: "\\") && (!isWindowsPath || rest.first == byte)
             text.append(isEscape ? rest.popFirst() ?? byte : byte)
         }
+        return text
+    }
+
+    private static func trimmed(_ text: Substring.UTF8View) -> Substring.UTF8View {
+        var text = text.drop(while: isSpace)
+        while let last = text.last, isSpace(last) { text.removeLast() }
         return text
     }
 

@@ -1,0 +1,59 @@
+internal import FerryCore
+internal import HTTPServer
+
+extension JobReferenceCheck {
+    /// Calls `then` with the jobs, in which references to uploads are identifiers, and which depend on those
+    /// that are not complete. Responds with an error for each upload that does not exist, unless the key was
+    /// accepted before: the jobs of that time are then shown.
+    func resolveUploads(
+        _ jobs: [NewJob], _ request: RequestContext, _ key: Submission.Idempotency?, _ secrets: SecretSeal,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable ([NewJob]) -> Void
+    ) {
+        guard jobs.contains(where: \.spec.namesUploads) else { return then(jobs) }
+        let named = Set(jobs.flatMap { $0.spec.namedUploads.map(\.upload) })
+        uploads.prepareUploads(
+            Array(named), tenant: request.tenant,
+            reply: request.onSuccess { [earlier] found in
+                do throws(InvalidFields) {
+                    then(try Self.resolved(jobs, found, secrets, place))
+                } catch {
+                    earlier.find(key, request, then: { _ in then(jobs) }) { request.fail(Problem(error)) }
+                }
+            })
+    }
+
+    private static func resolved(
+        _ jobs: [NewJob], _ found: [NamedUpload], _ secrets: SecretSeal, _ place: (Int) -> String
+    ) throws(InvalidFields) -> [NewJob] {
+        var known: [UploadReference: NamedUpload] = [:]
+        for upload in found {
+            known[.id(upload.id)] = upload
+            if let name = upload.name { known[.name(name)] = upload }
+        }
+        let errors = ValidationErrors()
+        var resolved: [NewJob] = []
+        for (number, job) in jobs.enumerated() {
+            for (upload, pointer) in job.spec.namedUploads where known[upload] == nil {
+                errors.add(place(number) + pointer, "invalid_value", "No upload has this identifier or name.")
+            }
+            guard let upload = job.spec.sourceUpload.flatMap({ known[$0] }) else {
+                resolved.append(job)
+                continue
+            }
+            var changed = job.request
+            try changed.spec.nameUpload(upload, at: place(number))
+            resolved.append(
+                NewJob(
+                    id: job.id, tenant: job.tenant, changed, sealing: secrets, traceparent: job.traceparent,
+                    retryOf: job.retryOf))
+        }
+        guard errors.all.isEmpty else { throw InvalidFields(errors.all) }
+        return resolved
+    }
+}
+
+extension JobSpec {
+    fileprivate var namesUploads: Bool {
+        sourceUpload != nil || schedule.dependencies.contains { $0.upload != nil }
+    }
+}

@@ -1,0 +1,201 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Creates, continues, shows and deletes staged uploads.
+final class UploadHandlers: Sendable {
+    let services: UploadServices
+
+    init(_ services: UploadServices) { self.services = services }
+
+    // MARK: Bytes
+
+    /// Returns the receiver of the body of a request for the operation.
+    func sink(
+        _ operation: Operation, _ head: RequestHead, _ parameters: [String], tenant: String
+    ) throws(Problem) -> UploadTransfer {
+        let reader = UploadRequestReader(contentLength: head.contentLength, hasBody: head.expectsBody) {
+            head.fields.all($0)
+        }
+        do throws(UploadRefusal) {
+            let call = call(try reader.style, head, parameters, tenant: tenant)
+            let request =
+                operation == .continueUpload
+                ? try reader.append(call.style) : try reader.creation(call.style)
+            switch request {
+            case .create(let fields, let body):
+                guard parameters.isEmpty || call.name != nil else { throw UploadRefusal.field(Self.nameRule) }
+                return UploadTransfer(services, call, creating: fields, body)
+            case .append(let body): return UploadTransfer(services, call, creating: nil, body)
+            case .concatenate:
+                throw UploadRefusal.field("A request that creates a final upload has no body.")
+            }
+        } catch {
+            throw Problem(error)
+        }
+    }
+
+    private static let nameRule = "The name of an upload must have \(UploadName.rule)."
+
+    private func call(
+        _ style: UploadProtocol, _ head: RequestHead, _ parameters: [String], tenant: String
+    ) -> UploadCall {
+        UploadCall(
+            style: style, tenant: tenant, requestID: head.requestID,
+            reference: parameters.first.flatMap { UploadReference($0) }, newID: services.identifiers.make(),
+            contentLength: head.expectsBody ? head.contentLength : 0, byteCountMax: services.byteCountMax)
+    }
+
+    /// `POST /v1/uploads`, `PUT` and `PATCH /v1/uploads/{upload}` without a body.
+    func takeEmpty(_ operation: Operation) -> Route.Handler {
+        { [self] request throws(Problem) in
+            if operation == .createUpload, try concatenates(request) { return }
+            let transfer = try sink(operation, request.head, request.parameters, tenant: request.tenant)
+            transfer.attach(StreamWaker {})
+            transfer.finish(
+                Responder { response in
+                    request.send(response)
+                    return true
+                })
+        }
+    }
+
+    // MARK: Reading
+
+    /// `GET /v1/uploads`
+    func list(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: UploadID.self)
+        services.store.uploads(
+            tenant: request.tenant, before: before, limit: limit + 1,
+            reply: request.onSuccess { uploads in
+                let page = Page(uploads, limit: limit) { $0.id }
+                page.send(request, reservingCapacity: page.shown.count * 384)
+            })
+    }
+
+    /// `GET /v1/uploads/{upload}`. HEAD ends a request that is sending bytes, so that the offset is final.
+    func read(_ request: RequestContext) throws(Problem) {
+        let call = try call(request)
+        try find(request) { [self] upload in
+            guard request.head.method == "HEAD", !upload.isComplete, upload.node == services.node else {
+                return show(upload, call, request)
+            }
+            let visit = UploadVisit()
+            services.queue.enter(upload.id, visit) { [self] in
+                services.store.upload(.id(upload.id), tenant: request.tenant) { [self] result in
+                    services.queue.leave(upload.id, visit)
+                    switch result {
+                    case .success(let upload): show(upload, call, request)
+                    case .failure(let error): request.fail(error)
+                    }
+                }
+            }
+        }
+    }
+
+    private func show(_ upload: StagedUpload, _ call: UploadCall, _ request: RequestContext) {
+        if request.head.method == "HEAD" { return request.send(call.state(upload)) }
+        var response = call.json(200, upload, [])
+        if let tag = response.fields["ETag"],
+            EntityTags(request.fields, "If-None-Match")?.matchesWeakly(tag) == true
+        {
+            response = Response(
+                status: 304, fields: HTTPFields([("ETag", tag), ("Cache-Control", "no-store")]))
+        }
+        request.send(response)
+    }
+
+    /// `GET /v1/uploads/{upload}/content`
+    func readContent(_ request: RequestContext) throws(Problem) {
+        try find(request) { [self] upload in
+            request.run { () throws(Problem) in
+                guard let sha256 = upload.sha256, let size = upload.size else {
+                    throw Problem(.uploadIncomplete, "The upload has \(upload.offset) bytes so far.")
+                }
+                if let owner = request.belongs(to: upload.node, among: services.others) {
+                    return request.forward(to: owner, by: services.others)
+                }
+                let description = ContentDescription(
+                    sha256: hexEncoded(sha256), mediaType: upload.fields.contentType,
+                    fileName: upload.fields.fileName ?? upload.name ?? upload.id.description)
+                if try isUnchanged(description, request) { return }
+                guard let files = services.files else { throw Self.gone }
+                files.read(upload.id, byteCount: size) { descriptor in
+                    guard let descriptor else { return request.fail(Self.gone) }
+                    sendPart(description, size, request) { offset, length in
+                        let file = FileBody(descriptor: descriptor, offset: offset, length: length)
+                        return length > 0 ? .file(file) : .bytes([])
+                    }
+                }
+            }
+        }
+    }
+
+    private static var gone: Problem {
+        Problem(.noContent, "The file of the upload does not exist any more.")
+    }
+
+    private func isUnchanged(
+        _ description: ContentDescription, _ request: RequestContext
+    ) throws(Problem) -> Bool {
+        if let tags = EntityTags(request.fields, "If-Match"), !tags.matches(description.tag) {
+            throw Problem(.stale, "The content has another entity tag.")
+        }
+        guard EntityTags(request.fields, "If-None-Match")?.matchesWeakly(description.tag) == true else {
+            return false
+        }
+        request.send(Response(status: 304, fields: HTTPFields([("ETag", description.tag)])))
+        return true
+    }
+
+    // MARK: Deletion
+
+    /// `DELETE /v1/uploads/{upload}`. Ends a request that is sending bytes.
+    func delete(_ request: RequestContext) throws(Problem) {
+        let call = try call(request)
+        let isForced: Bool
+        switch request.query.first(where: { $0.name == "force" })?.value {
+        case nil, "false"?: isForced = false
+        case "true"?: isForced = true
+        default: throw Problem(.invalidParameter, "force must be true or false.")
+        }
+        try find(request) { [self] upload in
+            guard upload.node == services.node else { return request.fail(call.elsewhere(upload.node)) }
+            let visit = UploadVisit()
+            services.queue.enter(upload.id, visit) { [self] in
+                services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {
+                    [self] result in
+                    if case .success = result { services.files?.remove(upload.id) }
+                    services.queue.leave(upload.id, visit)
+                    switch result {
+                    case .success: request.send(call.deleted)
+                    case .failure(let error): request.fail(error)
+                    }
+                }
+            }
+        }
+    }
+
+    private func find(
+        _ request: RequestContext, then: @escaping @Sendable (StagedUpload) -> Void
+    ) throws(Problem) {
+        guard let text = request.parameters.first, let reference = UploadReference(text) else {
+            throw Problem(StoreError.notFound)
+        }
+        services.store.upload(reference, tenant: request.tenant, reply: request.onSuccess { then($0) })
+    }
+
+    func call(_ request: RequestContext) throws(Problem) -> UploadCall {
+        let head = request.head
+        let reader = UploadRequestReader(contentLength: 0, hasBody: false) { head.fields.all($0) }
+        do throws(UploadRefusal) {
+            return call(try reader.style, head, request.parameters, tenant: request.tenant)
+        } catch {
+            throw Problem(error)
+        }
+    }
+}
+
+/// A request that only waits for the end of another one.
+private final class UploadVisit: UploadOccupant {
+    func giveWay() {}
+}

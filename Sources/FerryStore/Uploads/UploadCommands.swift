@@ -1,0 +1,259 @@
+package import FerryCore
+import Postgres
+
+/// Creates, reads, advances, completes and deletes staged uploads. Any thread.
+package final class UploadCommands: UploadLookup {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let context: StoreContext
+    private let signals: StoreSignals
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext, _ signals: StoreSignals) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+        self.signals = signals
+    }
+
+    // MARK: Reading
+
+    /// Reads an upload. Fails with `notFound` if the tenant has none of that identifier or name.
+    package func upload(
+        _ reference: UploadReference, tenant: String, reply: @escaping Reply<StagedUpload>
+    ) {
+        reads.read("upload", of: .tenant(tenant), reply) { connection throws(PostgresError) in
+            try Self.upload(reference, tenant, &connection)
+        }
+    }
+
+    /// Reads a page of a tenant's uploads, newest first.
+    package func uploads(
+        tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>
+    ) {
+        reads.read("uploads", of: .tenant(tenant), reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[StagedUpload], StoreError> in
+            var parameters = Parameters()
+            parameters.append(text: tenant)
+            parameters.append(before ?? .last)
+            parameters.append(int32: Int32(clamping: limit))
+            let rows = try connection.execute(Statements.listUploads, parameters)
+            var uploads: [StagedUpload] = []
+            for row in 0..<rows.rowCount { uploads.append(StagedUpload(rows, row)) }
+            return .success(uploads)
+        }
+    }
+
+    /// Reads which of the uploads exist.
+    package func known(_ uploads: [UploadID], reply: @escaping Reply<Set<UploadID>>) {
+        reads.read("known_uploads", of: .service, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Set<UploadID>, StoreError> in
+            let rows = try connection.execute(Statements.knownUploads, .identifiers(uploads))
+            return .success(Set(rows.identifiers()))
+        }
+    }
+
+    // MARK: Changing
+
+    /// Creates an upload. If the tenant has one with the same name, replies with that one, which is then not
+    /// new. Fails with `tooManyUploads` if the tenant has `Limits.uploadCountMax` uploads.
+    package func createUpload(_ upload: StagedUpload, reply: @escaping Reply<Created<StagedUpload>>) {
+        commands.perform("create_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Created<StagedUpload>, StoreError>
+            in
+            let rows = try connection.execute(Statements.createUpload, .new(upload))
+            if rows.bool(0, 0) { return .success(Created(upload, isReplay: false)) }
+            guard let name = upload.name else { return .failure(.tooManyUploads) }
+            switch try Self.upload(.name(name), upload.tenant, &connection) {
+            case .success(let found): return .success(Created(found, isReplay: false, isNew: false))
+            // The other upload was deleted meanwhile.
+            case .failure(.notFound) where rows.bool(0, 1): return .failure(.unavailable)
+            case .failure(.notFound): return .failure(.tooManyUploads)
+            case .failure(let error): return .failure(error)
+            }
+        }
+    }
+
+    /// Begins an incomplete upload again, with the fields and the size of `upload`. Fails with `notFound` if
+    /// it is not incomplete any more.
+    package func restartUpload(_ upload: StagedUpload, reply: @escaping Reply<StagedUpload>) {
+        commands.perform("restart_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<StagedUpload, StoreError> in
+            var parameters = Parameters.identifier(upload.id)
+            parameters.append(upload.node)
+            parameters.append(upload.expiresAt)
+            parameters.append(int64: upload.size)
+            parameters.append(upload.fields)
+            return Self.only(try connection.execute(Statements.restartUpload, parameters))
+        }
+    }
+
+    /// Keeps that the first `offset` bytes of an incomplete upload are durable. `size`: the size of the
+    /// complete upload if it has become known. Fails with `notFound` if it is not incomplete any more.
+    package func advanceUpload(
+        _ id: UploadID, to offset: Int64, size: Int64?, expiresAt: Timestamp, reply: @escaping Reply<Void>
+    ) {
+        commands.perform("advance_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            var parameters = Parameters.identifier(id)
+            parameters.append(int64: offset)
+            parameters.append(int64: size)
+            parameters.append(expiresAt)
+            let rows = try connection.execute(Statements.advanceUpload, parameters)
+            return rows.rowCount == 1 ? .success(()) : .failure(.notFound)
+        }
+    }
+
+    /// Prepares uploads for the submission of jobs that name them. Replies with those that the tenant has. To
+    /// be called before the submission.
+    package func prepareUploads(
+        _ references: [UploadReference], tenant: String, reply: @escaping Reply<[NamedUpload]>
+    ) {
+        commands.perform("prepare_uploads", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[NamedUpload], StoreError> in
+            let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
+            var found: [NamedUpload] = []
+            for row in 0..<rows.rowCount {
+                found.append(
+                    NamedUpload(
+                        id: rows.identifier(row, 0), name: rows.textOrNil(row, 1),
+                        isComplete: rows.bool(row, 2)))
+            }
+            return .success(found)
+        }
+    }
+
+    /// Completes an upload whose bytes are durable. Fails with `notFound` if it is not incomplete any more.
+    package func completeUpload(
+        _ id: UploadID, byteCount: Int64, sha256: [UInt8], expiresAt: Timestamp,
+        reply: @escaping Reply<StagedUpload>
+    ) {
+        let signals = signals
+        commands.perform("complete_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<StagedUpload, StoreError> in
+            var parameters = Parameters.identifier(id)
+            parameters.append(int64: byteCount)
+            parameters.append(bytea: sha256)
+            parameters.append(expiresAt)
+            let rows = try connection.execute(Statements.completeUpload, parameters)
+            if rows.rowCount == 1, rows.bool(0, 15) { signals.noteDependencies() }
+            return Self.only(rows)
+        }
+    }
+
+    /// Deletes an upload. Fails with `notFound` if the tenant does not have it, and with `uploadInUse` if an
+    /// unfinished job needs it, unless `isForced`.
+    package func deleteUpload(
+        _ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>
+    ) {
+        let signals = signals
+        commands.perform("delete_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            var parameters = Parameters()
+            parameters.append(text: tenant)
+            parameters.append(id)
+            parameters.append(bool: isForced)
+            let rows = try connection.execute(Statements.deleteUpload, parameters)
+            if rows.bool(0, 2) { signals.noteDependencies() }
+            guard !rows.bool(0, 0) else { return .success(()) }
+            return .failure(rows.bool(0, 1) ? .uploadInUse : .notFound)
+        }
+    }
+
+    /// Uploads that one call removes at most.
+    package static let expiredCountMax = 500
+
+    /// Removes expired uploads, at most `expiredCountMax`. Replies with those of this node, whose files are
+    /// to be removed.
+    package func removeExpiredUploads(reply: @escaping Reply<[UploadID]>) {
+        let (context, signals) = (context, signals)
+        commands.perform("remove_expired_uploads", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[UploadID], StoreError> in
+            var parameters = Parameters.identifier(context.configuration.node)
+            parameters.append(context.clock.now())
+            parameters.append(int32: Int32(Self.expiredCountMax))
+            let rows = try connection.execute(Statements.removeExpiredUploads, parameters)
+            if (0..<rows.rowCount).contains(where: { rows.bool($0, 1) }) { signals.noteDependencies() }
+            return .success(rows.identifiers())
+        }
+    }
+
+    private static func upload(
+        _ reference: UploadReference, _ tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<StagedUpload, StoreError> {
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        switch reference {
+        case .id(let id):
+            parameters.append(id)
+            return only(try connection.execute(Statements.readUpload, parameters))
+        case .name(let name):
+            parameters.append(text: name)
+            return only(try connection.execute(Statements.readNamedUpload, parameters))
+        }
+    }
+
+    private static func only(_ rows: borrowing ResultSet) -> Result<StagedUpload, StoreError> {
+        rows.rowCount == 1 ? .success(StagedUpload(rows, 0)) : .failure(.notFound)
+    }
+}
+
+extension StagedUpload {
+    /// Reads the columns of read_upload.sql.
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        var fields = UploadFields()
+        fields.fileName = rows.textOrNil(row, 9)
+        fields.contentType = rows.textOrNil(row, 10)
+        // Checked when the client sent it.
+        fields.metadata = UploadMetadata(rows.text(row, 11)) ?? UploadMetadata()
+        fields.reprDigest = rows.textOrNil(row, 12)
+        fields.concatenation = rows.textOrNil(row, 14)
+        self.init(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 7), node: rows.identifier(row, 3),
+            name: rows.textOrNil(row, 8), fields: fields, size: rows.int64OrNil(row, 6),
+            createdAt: rows.instant(row, 1), expiresAt: rows.instant(row, 2))
+        offset = rows.int64(row, 4)
+        isComplete = rows.bool(row, 5)
+        sha256 = rows.bytesOrNil(row, 13)
+    }
+}
+
+extension Parameters {
+    /// The parameters of create_upload.sql.
+    fileprivate static func new(_ upload: StagedUpload) -> Parameters {
+        var parameters = identifier(upload.id)
+        parameters.append(upload.createdAt)
+        parameters.append(upload.expiresAt)
+        parameters.append(upload.node)
+        parameters.append(int64: upload.size)
+        parameters.append(text: upload.tenant)
+        parameters.append(text: upload.name)
+        parameters.append(upload.fields)
+        parameters.append(int64: Limits.uploadCountMax)
+        return parameters
+    }
+
+    /// The parameters of prepare_uploads.sql.
+    static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+        var ids: [UploadID] = []
+        var names: [String] = []
+        for reference in references {
+            switch reference {
+            case .id(let id): ids.append(id)
+            case .name(let name): names.append(name)
+            }
+        }
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        parameters.appendArray(.uuid, ids) { $0.append($1) }
+        parameters.appendArray(.text, names) { $0.append(text: $1) }
+        return parameters
+    }
+
+    fileprivate mutating func append(_ fields: UploadFields) {
+        append(text: fields.fileName)
+        append(text: fields.contentType)
+        append(text: fields.metadata.text)
+        append(text: fields.reprDigest)
+        append(text: fields.concatenation)
+    }
+}

@@ -134,7 +134,9 @@ enum AttemptEnding: Sendable {
                 retry.change.error = isRedirected ? Stored(error, heldBy: .redirectDelay) : stored
                 retry.change.ended = result.packed(.failed, stored, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
-                retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
+                retry.change.nextRequest = result.delayedRedirect.map {
+                    NextRequest.redirect($0).encode(seal)
+                }
                 retry.change.occurredAt = record.finishedAt ?? now
                 retry.isWanted = attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false
                 self = .change(retry)

@@ -20,8 +20,8 @@ package struct StoredJob: Sendable {
     package private(set) var keepsBytes = false
     /// The only node that can run the job; not known of overdue jobs.
     package private(set) var home: NodeID?
-    /// Sealed `DelayedRedirect`; known of claimed jobs only.
-    private(set) var sealedRedirect: [UInt8]?
+    /// Sealed `NextRequest`; known of claimed jobs only.
+    private(set) var sealedNextRequest: [UInt8]?
     /// Sealed `JobSecrets`; `nil` if the job has none, or they were not read.
     package let sealedSecrets: [UInt8]?
     /// Inline request body; `nil` if the job has none, or it was not read.
@@ -105,7 +105,7 @@ package struct StoredJob: Sendable {
         hasBytes = rows.bool(row, ClaimColumn.hasBytes)
         keepsBytes = rows.bool(row, .keepsBytes)
         home = rows.identifierOrNil(row, ClaimColumn.home)
-        sealedRedirect = rows.bytesOrNil(row, .delayedRedirect)
+        sealedNextRequest = rows.bytesOrNil(row, .nextRequest)
     }
 
     /// Reads the columns of expired_jobs.sql.

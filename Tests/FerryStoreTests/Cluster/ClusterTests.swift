@@ -189,6 +189,7 @@ struct ClusterTests {
                 parameters.append(dead)
                 parameters.appendArray(.uuid, [job]) { $0.append($1) }
                 parameters.appendArray(.int32, [Int32(1)]) { $0.append(int32: $1) }
+                parameters.appendArray(.bytea, [job]) { values, _ in values.append(bytea: nil) }
                 var connection = try Connection(url: database.url)
                 #expect(try connection.execute(Statements.markRequests, parameters).identifiers() == [job])
             }

@@ -47,8 +47,12 @@ extension Attempt {
         if case .redirect(let redirect)? = nextRequest { redirect } else { nil }
     }
 
-    /// The upload that the attempt continues, or `nil`.
+    /// The upload that the attempt continues: its job's, or that of the job whose resume data it has.
     public var upload: ResumableUpload? {
-        if case .upload(let upload)? = nextRequest { upload } else { nil }
+        switch nextRequest {
+        case .upload(let upload)?: upload
+        case .redirect?: nil
+        case nil: secrets.resumePoint?.upload
+        }
     }
 }

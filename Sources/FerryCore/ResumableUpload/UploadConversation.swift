@@ -245,8 +245,9 @@ public struct UploadConversation: Sendable {
 extension UploadAnswer {
     fileprivate var isSuccess: Bool { (200..<300).contains(status) }
 
-    /// `true` if the response says nothing about the upload: a redirect, a challenge, or one that may pass.
+    /// `true` if the response says nothing about the upload: a redirect, a challenge, one that refuses
+    /// `Expect`, or one that may pass.
     fileprivate var isOrdinary: Bool {
-        (300..<400).contains(status) || status >= 500 || [401, 407, 408, 425, 429].contains(status)
+        (300..<400).contains(status) || status >= 500 || [401, 407, 408, 417, 425, 429].contains(status)
     }
 }

@@ -36,6 +36,8 @@ final class SerialExchanges: AttemptExchanges {
     var body = RequestBody()
     /// `nil` if the body is sent without a protocol of resumable uploads.
     var upload: ResumableTransfer?
+    /// Whether a later attempt or another job may continue the upload.
+    var keepsUpload = false
     /// The node that has the body, if this one has not.
     var bodyNode: NodeID?
 
@@ -108,7 +110,8 @@ final class SerialExchanges: AttemptExchanges {
             if content?.earlier != nil { progress.set(received: 0) }
             continuation.forget()
         case .report: permit.end(for: attempt, on: loop)
-        case .keepBytes, .revokeStorage, .leave: break
+        case .keepBytes: keepsUpload = true
+        case .revokeStorage, .leave: break
         }
     }
 

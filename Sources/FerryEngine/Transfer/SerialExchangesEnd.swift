@@ -144,6 +144,6 @@ extension SerialExchanges {
             endedAtOtherHost: isElsewhere || running.trace.diagnostics.isOwnShortage,
             hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
             home: bodyNode, lentSeconds: running.slot.lentSeconds, delayedRedirect: delayedRedirect,
-            rejected: rejectedBody)
+            rejected: rejectedBody, upload: keepsUpload ? upload?.stored : nil)
     }
 }

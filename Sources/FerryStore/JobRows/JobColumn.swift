@@ -8,7 +8,7 @@ enum JobColumn: Int, CaseIterable {
         nextAttemptAt, expiresAt, cancelRequested, retryOf, spec, secrets, payload, error, origin, traceparent
     case finishedAt, response, result, body, resumeData, hasBytes, dependencies, question, acknowledgedAt,
         kept, home, homeNode, specRevision, sessionCount, endpointAcknowledgement,
-        retriedBy, jobGroup
+        retriedBy, jobGroup, nextRequest
 
     /// Number of the columns that all these statements have.
     static let sharedCount = traceparent.rawValue + 1

@@ -186,6 +186,7 @@ import Testing
             (.ietf, Self.answer(413, limit: smaller), .next(.append)), (.ietf, Self.answer(413), .ordinary),
             (.ietf, Self.answer(404), .beginAgain), (.ietf, Self.answer(415), .beginAgain),
             (.ietf, Self.answer(500), .ordinary), (.ietf, Self.answer(308), .ordinary),
+            (.ietf, Self.answer(417), .ordinary),
             (.tus, Self.answer(204, offset: 1_000_000, tus: true), .done),
             (.tus, Self.answer(204, offset: 9, tus: true), .next(.append)),
             (.tus, Self.answer(204, tus: true), .next(.offset)), (.tus, Self.answer(204), .beginAgain),

@@ -64,12 +64,15 @@ import Testing
     @Test("another node continues the upload of an attempt that has ended")
     func otherNode() throws {
         var rules = UploadOrigin.Rules()
-        rules.fates = [.cut(1_000_000), .cut(10), .cut(10)]
+        rules.fates = [.cut(1_000_000)] + [UploadOrigin.Fate](repeating: .cut(10), count: 9)
         try Self.with(rules) { origin, fixture, notes in
             let first = try #require(fixture.run(.upload, origin.url + "/target", Self.source(.auto, "POST")))
             #expect(first.failure?.isRetryable == true, "\(first.outcome)")
             // The second time, hardly a byte has arrived since the first one.
-            #expect(origin.methods == ["POST", "HEAD", "PATCH", "HEAD", "PATCH"])
+            #expect(origin.methods.prefix(5) == ["POST", "HEAD", "PATCH", "HEAD", "PATCH"])
+            #expect(origin.methods.filter { $0 == "HEAD" }.count == 2)
+            origin.set(fates: [])
+            let offset = try #require(origin.unfinished.first)
             let other = try Fixture(at: fixture.directory) { $0.marker = notes }
             defer { other.engine.stop() }
             other.engine.begin([
@@ -79,7 +82,7 @@ import Testing
             ])
             let second = other.sink.arrived.wait().first
             Self.expectWhole(second, origin)
-            #expect(other.sink.resumed.wait() == [1_000_020])
+            #expect(other.sink.resumed.wait() == [offset])
             #expect(origin.methods.suffix(2) == ["HEAD", "PATCH"])
             #expect(notes.markCount == 1, "no request is sent that must not be sent twice")
         }
@@ -134,6 +137,30 @@ import Testing
         #expect(fixture.sink.resumed.wait() == [100_000])
     }
 
+    @Test("another job continues the upload of one that was cancelled")
+    func resumeData() throws {
+        var rules = UploadOrigin.Rules()
+        rules.fates = [.cut(1_000_000)] + [UploadOrigin.Fate](repeating: .cut(10), count: 9)
+        rules.versions = ["6", "8"]
+        try Self.with(rules) { origin, fixture, _ in
+            let first = try #require(fixture.run(.upload, origin.url + "/target", Self.source()))
+            let upload = try #require(first.upload)
+            #expect(first.leavesBytes && first.failure != nil)
+            origin.set(fates: [])
+            let offset = try #require(origin.unfinished.first)
+            let point = ResumePoint(
+                tenant: "tenant", job: first.attempt.job, url: origin.url + "/target", location: .managedFile,
+                upload: upload)
+            #expect(ResumePoint(json: point.encode()) == point)
+            let second = fixture.run(.upload, origin.url + "/target") { draft in
+                Self.source()(&draft)
+                draft.secrets.resumePoint = point
+            }
+            Self.expectWhole(second, origin)
+            #expect(second?.upload == nil && fixture.sink.resumed.wait() == [offset])
+        }
+    }
+
     @Test("an upload whose last response is lost is complete")
     func lostResponse() throws {
         var rules = UploadOrigin.Rules()
@@ -178,7 +205,7 @@ import Testing
         }
         for (method, isWhole) in [("PUT", true), ("POST", false), ("POST", true)] {
             var rules = UploadOrigin.Rules()
-            rules.fates = [isWhole ? .silent : .cut(1_000_000)]
+            rules.fates = [isWhole ? .silent : .cut(0)]
             rules.answers = [("HEAD", "HTTP/1.1 404 x\r\n\r\n")]
             // The head of a response to HEAD has no body.
             try Self.with(rules) { origin, fixture, notes in
@@ -241,11 +268,12 @@ import Testing
     @Test("a source that has changed since is sent from its first byte")
     func changedSource() throws {
         var rules = UploadOrigin.Rules()
-        rules.fates = [.cut(1_000_000), .cut(10), .cut(10)]
+        rules.fates = [.cut(1_000_000)] + [UploadOrigin.Fate](repeating: .cut(10), count: 9)
         rules.versions = ["6", "8"]
         try Self.with(rules) { origin, fixture, notes in
             let first = try #require(fixture.run(.upload, origin.url + "/target", Self.source()))
             #expect(first.failure != nil && notes.next != nil)
+            origin.set(fates: [])
             let changed = patternBytes(Self.bytes.count, seed: 7)
             try writeFile(fixture.root + "/source", changed)
             fixture.engine.begin([

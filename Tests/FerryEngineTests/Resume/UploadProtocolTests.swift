@@ -194,7 +194,7 @@ import Testing
         arguments: [10, 200_000, 1_200_150])
     func form(cut: Int) throws {
         var rules = UploadOrigin.Rules()
-        rules.fates = [.cut(cut), .cut(0), .cut(0)]
+        rules.fates = [.cut(cut)] + [UploadOrigin.Fate](repeating: .cut(0), count: 9)
         rules.versions = ["6", "8"]
         let origin = try UploadOrigin(rules)
         let notes = UploadNotes()
@@ -214,6 +214,7 @@ import Testing
         }
         let first = try #require(fixture.run(.upload, origin.url + "/target", change))
         #expect(first.failure?.isRetryable == true)
+        origin.set(fates: [])
         fixture.engine.begin([
             fixture.attempt(
                 .upload, origin.url + "/target", job: first.attempt.job, number: 2, next: notes.next, change)

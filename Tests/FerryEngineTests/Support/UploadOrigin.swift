@@ -59,8 +59,12 @@ final class UploadOrigin: Sendable {
         state.withLock { state in state.uploads.values.filter(\.isComplete).map(\.bytes) }
     }
 
-    /// Forgets all uploads.
-    func lose() { state.withLock { $0.uploads = [:] } }
+    /// Numbers of bytes of the other uploads.
+    var unfinished: [Int64] {
+        state.withLock { state in
+            state.uploads.values.filter { !$0.isComplete }.map { Int64($0.bytes.count) }
+        }
+    }
 
     /// Sets the fates of the next requests with a body.
     func set(fates: [Fate]) { state.withLock { $0.rules.fates = fates } }

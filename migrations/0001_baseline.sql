@@ -105,9 +105,9 @@ CREATE TABLE jobs (
     error text,
     -- What is asked (JobQuestion in the source), a JSON object.
     question text,
-    -- The request with which the next attempt begins (DelayedRedirect in the source), sealed; null: the job's
+    -- The request with which the next attempt begins (NextRequest in the source), sealed; null: the job's
     -- own.
-    delayed_redirect bytea,
+    next_request bytea,
     traceparent text,
     metadata jsonb,
     -- Sealed.

@@ -12,13 +12,20 @@ enum FolderUses {
                 ("Text", ["Time", "Limits"]),
                 ("Codec", ["Time", "Text"]),
                 ("Fields", ["Time", "Limits", "Text", "Codec"]),
+                ("ResumableUpload", ["Text", "Codec"]),
                 ("States", ["Codec", "Fields"]),
                 ("Errors", ["Codec", "Fields", "States"]),
                 ("Host", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors"]),
-                ("JobSpec", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Host"]),
+                (
+                    "JobSpec",
+                    ["Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "States", "Host"]
+                ),
                 (
                     "Attempt",
-                    ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec"]
+                    [
+                        "Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "States", "Errors",
+                        "Host", "JobSpec",
+                    ]
                 ),
                 ("Session", ["Time", "Limits", "Text", "Codec", "Fields", "Host", "JobSpec"]),
                 ("Quotas", ["Time", "Text", "Codec", "Fields", "Session"]),
@@ -39,8 +46,8 @@ enum FolderUses {
                 (
                     "Ports",
                     [
-                        "Time", "Limits", "Text", "Codec", "States", "Errors", "Host", "JobSpec", "Attempt",
-                        "Session", "Quotas", "Job",
+                        "Time", "Limits", "Text", "Codec", "ResumableUpload", "States", "Errors", "Host",
+                        "JobSpec", "Attempt", "Session", "Quotas", "Job",
                     ]
                 ),
                 ("Uploads", ["Time", "Limits", "Text", "Codec", "Fields", "Errors"]),

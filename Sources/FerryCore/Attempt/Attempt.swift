@@ -38,7 +38,7 @@ public final class Attempt: Sendable {
     /// is another node than this one, that node is not alive.
     public let home: NodeID?
     /// The request with which the attempt begins, instead of the job's own; `nil`: the job's own.
-    public let delayedRedirect: DelayedRedirect?
+    public let nextRequest: NextRequest?
 
     /// Creates an attempt.
     public init(
@@ -47,7 +47,7 @@ public final class Attempt: Sendable {
         startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets,
         sealedSecrets: [UInt8]? = nil, payload: [UInt8]?, origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil,
-        delayedRedirect: DelayedRedirect? = nil
+        nextRequest: NextRequest? = nil
     ) {
         self.job = job
         self.number = number
@@ -67,7 +67,7 @@ public final class Attempt: Sendable {
         self.retryOf = retryOf
         self.isCancelRequested = isCancelRequested
         self.home = home
-        self.delayedRedirect = delayedRedirect
+        self.nextRequest = nextRequest
     }
 
     /// Returns the attempt as it begins at `now`, some time after its lease.
@@ -77,7 +77,7 @@ public final class Attempt: Sendable {
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
             storedSpec: storedSpec, secrets: secrets, sealedSecrets: sealedSecrets, payload: payload,
             origin: origin, scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
-            isCancelRequested: isCancelRequested, home: home, delayedRedirect: delayedRedirect)
+            isCancelRequested: isCancelRequested, home: home, nextRequest: nextRequest)
     }
 
     /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
@@ -90,7 +90,7 @@ public final class Attempt: Sendable {
             payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
             retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
-            delayedRedirect: edit.changesRequest(of: self) ? nil : delayedRedirect)
+            nextRequest: edit.changesRequest(of: self) ? nil : nextRequest)
     }
 
     /// Scope of the job's own request.

@@ -25,10 +25,12 @@ public final class AttemptResult: Sendable {
     public let bytesSent: Int64
     /// Measurements, or `nil` if the attempt ended before it began.
     public let trace: AttemptTrace?
-    /// `true` if the bytes of a download are left for a later attempt.
+    /// `true` if the bytes of a download, or an upload at its server, are left for a later attempt.
     public let leavesBytes: Bool
     /// Size of the bytes that are left, or `nil` if there are none or it is not known.
     public let partialDownload: PartialDownload?
+    /// The upload that a later attempt or another job can continue, or `nil`.
+    public let upload: ResumableUpload?
     /// `true` if the last response or failure was that of another host: of a redirect, a mirror, or the job's
     /// proxy.
     public let endedAtOtherHost: Bool
@@ -45,18 +47,19 @@ public final class AttemptResult: Sendable {
     /// none, or it is in a managed file.
     public let rejectedBody: [UInt8]?
 
-    /// Creates a result. `leavesBytes` is implied by `partialDownload`. `rejected`: the stored body of the
+    /// Creates a result. `leavesBytes` is implied by `partialDownload` and `upload`. `rejected`: the stored body of the
     /// response that has rejected an upload, or `nil`.
     public convenience init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false,
         partialDownload: PartialDownload? = nil, endedAtOtherHost: Bool = false,
         hostResponse: HostResponse? = nil, home: NodeID? = nil, lentSeconds: Double = 0,
-        delayedRedirect: DelayedRedirect? = nil, rejected: TransferResult? = nil
+        delayedRedirect: DelayedRedirect? = nil, rejected: TransferResult? = nil,
+        upload: ResumableUpload? = nil
     ) {
         self.init(
             attempt, outcome, response, (received: bytesReceived, sent: bytesSent), trace,
-            leavesBytes: leavesBytes || partialDownload != nil, partialDownload,
+            leavesBytes: leavesBytes || partialDownload != nil || upload != nil, partialDownload, upload,
             endedAtOtherHost: endedAtOtherHost, hostResponse, home: home, lentSeconds: lentSeconds,
             delayedRedirect, rejected: rejected, rejectedBody: nil)
     }
@@ -64,7 +67,8 @@ public final class AttemptResult: Sendable {
     private init(
         _ attempt: Attempt, _ outcome: Outcome, _ response: TransferResponse?,
         _ byteCounts: (received: Int64, sent: Int64), _ trace: AttemptTrace?, leavesBytes: Bool,
-        _ partialDownload: PartialDownload?, endedAtOtherHost: Bool, _ hostResponse: HostResponse?,
+        _ partialDownload: PartialDownload?, _ upload: ResumableUpload?, endedAtOtherHost: Bool,
+        _ hostResponse: HostResponse?,
         home: NodeID?, lentSeconds: Double, _ delayedRedirect: DelayedRedirect?, rejected: TransferResult?,
         rejectedBody: [UInt8]?
     ) {
@@ -74,6 +78,7 @@ public final class AttemptResult: Sendable {
         self.trace = trace
         self.leavesBytes = leavesBytes
         self.partialDownload = partialDownload
+        self.upload = upload
         self.endedAtOtherHost = endedAtOtherHost
         self.hostResponse = hostResponse
         self.home = home
@@ -96,8 +101,9 @@ public final class AttemptResult: Sendable {
         if case .asked = outcome { isOutdated = changesRequest }
         return AttemptResult(
             attempt.edited(by: edit), isOutdated ? .released : outcome, response, (bytesReceived, bytesSent),
-            trace, leavesBytes: leavesBytes, partialDownload, endedAtOtherHost: endedAtOtherHost,
-            hostResponse, home: isOutdated ? nil : home, lentSeconds: lentSeconds,
+            trace, leavesBytes: leavesBytes, partialDownload, changesRequest ? nil : upload,
+            endedAtOtherHost: endedAtOtherHost, hostResponse, home: isOutdated ? nil : home,
+            lentSeconds: lentSeconds,
             changesRequest ? nil : delayedRedirect, rejected: nil, rejectedBody: rejectedBody)
     }
 
@@ -105,7 +111,7 @@ public final class AttemptResult: Sendable {
     public func with(_ outcome: Outcome) -> AttemptResult {
         AttemptResult(
             attempt, outcome, response, (bytesReceived, bytesSent), trace, leavesBytes: leavesBytes,
-            partialDownload, endedAtOtherHost: endedAtOtherHost, hostResponse, home: home,
+            partialDownload, upload, endedAtOtherHost: endedAtOtherHost, hostResponse, home: home,
             lentSeconds: lentSeconds, delayedRedirect, rejected: nil, rejectedBody: rejectedBody)
     }
 
@@ -116,7 +122,7 @@ public final class AttemptResult: Sendable {
         var trace = trace
         trace?.finishedAt = instant
         return AttemptResult(
-            attempt, outcome, response, (bytesReceived, bytesSent), trace, leavesBytes: false, nil,
+            attempt, outcome, response, (bytesReceived, bytesSent), trace, leavesBytes: false, nil, nil,
             endedAtOtherHost: endedAtOtherHost, hostResponse, home: nil, lentSeconds: lentSeconds, nil,
             rejected: rejected, rejectedBody: rejectedBody)
     }

@@ -63,10 +63,8 @@ extension DelayedRedirect {
         return seal.seal(writer.bytes)
     }
 
-    /// Reads what `encode` returned. Throws if it cannot be decrypted.
-    public init(sealed bytes: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
-        guard let text = seal.open(bytes) else { throw StoredJSONError("sealed") }
-        let stored = try StoredObject(text)
+    /// Reads what `encode` encrypted.
+    init(_ stored: StoredObject) throws(StoredJSONError) {
         attempt = Int32(clamping: try stored.need(stored.integer("attempt"), "attempt"))
         place = Int(clamping: stored.integer("place") ?? 0)
         hop = try JobQuestion.Hop(try stored.need(stored.object("request"), "request"))

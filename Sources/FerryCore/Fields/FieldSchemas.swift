@@ -87,7 +87,7 @@ public final class FieldSchemas {
             let isRequired =
                 switch use {
                 case .request(let kind):
-                    field.traits.isRequired && !(field.traits.isInResumeData && kind == .download)
+                    field.traits.isRequired && !(field.traits.isInResumeData && kind != .data)
                         || requiredByRule.contains(name)
                 case .patch, .answer: false
                 case .response: !field.traits.isShownOnly && !field.traits.isAlternative

@@ -187,10 +187,10 @@ extension JobRecord {
 
 extension ResumePoint {
     /// Returns where the bytes of a job are. `spec`: its fields, with their secrets if the point is sealed.
-    public init(_ record: JobRecord, _ spec: JobSpec) {
+    public init(_ record: JobRecord, _ spec: JobSpec, upload: ResumableUpload? = nil) {
         self.init(
             tenant: record.tenant, job: record.id, url: spec.request.url,
-            originalURL: spec.request.original?.url, location: spec.contentLocation)
+            originalURL: spec.request.original?.url, location: spec.contentLocation, upload: upload)
     }
 
     /// Returns where the bytes of a download are; `nil` for other jobs, and if the fields cannot be read.

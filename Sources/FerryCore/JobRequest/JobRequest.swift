@@ -180,6 +180,9 @@ extension JobSpec {
     private func check(_ point: ResumePoint, _ fields: FieldDecoder) {
         if !point.allows(request.url) {
             fields.fail("resume_data", "invalid_combination", "This resume data is of another URL.")
+        } else if (point.upload != nil) != (kind == .upload) {
+            let owner = point.upload == nil ? "a download" : "an upload"
+            fields.fail("resume_data", "invalid_combination", "This resume data is of \(owner).")
         }
     }
 

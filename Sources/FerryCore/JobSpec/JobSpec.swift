@@ -172,9 +172,10 @@ public struct JobSpec: FieldObject {
         visitor.object("webhook", &webhook, .of(.never), "Webhook of the job.")
         var resumeData: ResumeText?
         visitor.field(
-            "resume_data", &resumeData, .of(.never, kinds: .download, isWriteOnly: true),
-            "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, "
-                + "or begins at 0 if they are gone. Without request.url, the URL is that of this job.")
+            "resume_data", &resumeData, .of(.never, kinds: [.download, .upload], isWriteOnly: true),
+            "What a cancelled or failed job of the same kind and URL has shown: the download resumes from its "
+                + "bytes, the upload at the offset that its server tells, or it begins at 0 if they are gone. "
+                + "Without request.url, the URL is that of this job.")
     }
 }
 
@@ -213,10 +214,22 @@ extension JobSpec {
     public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
         switch kind {
         case .download: JSON.rules(partRules)
-        case .upload: JSON.rules(#"{"required": ["source"]}"#)
+        case .upload: JSON.rules(uploadRules)
         case .data, nil: []
         }
     }
+
+    private static let uploadRules = #"""
+        {
+          "required": ["source"],
+          "not": {
+            "allOf": [
+              {"not": {"required": ["request"], "properties": {"request": {"required": ["url"]}}}},
+              {"not": {"required": ["resume_data"]}}
+            ]
+          }
+        }
+        """#
 
     /// Generators of clients make a union of an object with `anyOf`, but ignore `not`.
     private static let partRules = #"""

@@ -1,5 +1,5 @@
-/// Content of `resume_data`: the job whose bytes another job can resume from. It is encrypted before a client
-/// gets it.
+/// Content of `resume_data`: the job whose bytes another job can resume from, or its upload. It is encrypted
+/// before a client gets it.
 public struct ResumePoint: Sendable, Equatable {
     /// Tenant of the job.
     public let tenant: String
@@ -12,16 +12,20 @@ public struct ResumePoint: Sendable, Equatable {
     public let originalURL: String?
     /// Location at which the job's file was to be.
     public let location: ContentLocation
+    /// The upload that the job has begun; `nil` for downloads.
+    public let upload: ResumableUpload?
 
     /// Creates a resume point.
     public init(
-        tenant: String, job: JobID, url: String, originalURL: String? = nil, location: ContentLocation
+        tenant: String, job: JobID, url: String, originalURL: String? = nil, location: ContentLocation,
+        upload: ResumableUpload? = nil
     ) {
         self.tenant = tenant
         self.job = job
         self.url = url
         self.originalURL = originalURL
         self.location = location
+        self.upload = upload
     }
 
     private static let type = "resume_data"
@@ -42,6 +46,10 @@ public struct ResumePoint: Sendable, Equatable {
         if let originalURL { writer.member("original_url", originalURL) }
         writer.name("location")
         location.write(into: &writer)
+        if let upload {
+            writer.name("upload")
+            upload.write(into: &writer)
+        }
         writer.endObject()
     }
 
@@ -59,7 +67,7 @@ public struct ResumePoint: Sendable, Equatable {
         else { return nil }
         self.init(
             tenant: tenant, job: job, url: url, originalURL: json["original_url"]?.string,
-            location: location)
+            location: location, upload: json["upload"].flatMap(ResumableUpload.init))
     }
 
     /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed

@@ -223,6 +223,10 @@ public enum Limits {
     public static let bulkOperationSeconds = 604_800.0
 
     // MARK: Transfers
+    /// Size of a body from which `request.resumable_upload` `auto` says that the upload may be resumed, in
+    /// bytes.
+    /// If exceeded: Below, sending the body again costs less than asking for the offset.
+    public static let resumableUploadByteCountMin: Int64 = 1 << 20
     /// Head of a response with its trailers and interim responses, in bytes.
     /// If exceeded: `response_too_large`. libcurl has further limits (`HeadBounds`).
     public static let responseHeaderByteCountMax = 64 << 10

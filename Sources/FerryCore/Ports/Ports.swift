@@ -287,12 +287,16 @@ public protocol LeaseHolder: Sendable {
     func holdsLease(of job: JobID, attempt: Int32) -> Bool
 }
 
-/// Notes which attempts may have sent a request that must not be sent twice.
+/// Notes which attempts may have sent a request that must not be sent twice, and which uploads later attempts
+/// can continue.
 public protocol RequestMarker: Sendable {
     /// Notes this before the first byte of such a request. Replies once, after the commit, on a thread that
     /// must not block: `false` if this node no longer holds the lease, and must send nothing. While the
     /// database is unavailable, the reply waits.
     func mark(_ attempt: Attempt, reply: @escaping @Sendable (Bool) -> Void)
+    /// Notes that the server keeps the upload of an attempt: the next attempt continues it, and a request
+    /// that was noted with `mark` may be sent again. `nil`: the server keeps it no longer, and neither holds.
+    func note(_ upload: ResumableUpload?, of attempt: Attempt)
 }
 
 /// Is called after the commit of jobs that became terminal on this node (for `Prefer: wait`) and of new

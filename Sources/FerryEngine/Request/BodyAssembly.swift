@@ -195,7 +195,9 @@ struct BodyAssembly: Sendable {
         }
         var opened: [MultipartForm.Part] = []
         for part in parts { opened.append(try open(part, found, &payload, &unverified)) }
-        var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
+        var contents = MultipartForm.contents(
+            opened, subject: isUpload ? parts.count - 1 : nil,
+            form: MultipartForm(boundary: attempt.upload?.boundary))
         if isUpload, case .job(let job)? = parts.last?.source, let content = found.jobs[job]?.content {
             contents.integrity = content.integrity
         }

@@ -1,4 +1,5 @@
 import FerryCore
+import OpenSSL
 
 /// The opened body of an attempt: pieces of memory and of sources, in their order.
 struct BodyContents: Sendable {
@@ -20,6 +21,8 @@ struct BodyContents: Sendable {
     var subject: Int?
     /// Media type that belongs to the bytes; `nil` if only the job names one.
     var contentType: String?
+    /// Boundary of a multipart body; `nil` for others.
+    var boundary: String?
     /// Length and digest of the subject as far as they are known from its source. What the job demands takes
     /// precedence.
     var integrity = JobSpec.Integrity()
@@ -27,6 +30,21 @@ struct BodyContents: Sendable {
     init(_ pieces: [Piece], subject: Int?) {
         self.pieces = pieces
         self.subject = subject
+    }
+
+    /// Text that two bodies share only if they have the same bytes; `nil` if a source does not tell. Hashes
+    /// what is in memory.
+    var identity: String? {
+        var parts: [String] = []
+        for piece in pieces {
+            switch piece {
+            case .bytes(let bytes): parts.append("\(bytes.count):\(hexEncoded(Digest.of(bytes)))")
+            case .source(let source):
+                guard let count = source.byteCount, let identity = source.identity else { return nil }
+                parts.append("\(count):\(identity)")
+            }
+        }
+        return hexEncoded(Digest.of(Array(parts.joined(separator: " ").utf8)))
     }
 
     /// `nil` if the length of a piece is not known.
@@ -49,7 +67,10 @@ final class BodyReader {
     private let pieces: [BodyContents.Piece]
     private let subject: Int?
     private let tail: DigestTail?
+    /// Bytes before the next one to be sent.
     private(set) var sent: Int64 = 0
+    /// The bytes that the current request has; `nil` if it has all of them.
+    private var selection: Range<Int64>?
     /// The current piece, and how many of its bytes are sent.
     private var index = 0
     private var offset: Int64 = 0
@@ -73,11 +94,30 @@ final class BodyReader {
     /// Bytes of the subject of an upload, without the form around it: as far as they are hashed if only its
     /// end tells.
     var subjectByteCount: Int64 { subject.map { pieces[$0].byteCount ?? digests.byteCount } ?? 0 }
-    var isSent: Bool { byteCount.map { sent == $0 } ?? (index == pieces.count) }
+    /// Bytes of the current request; `nil` if only the end of the body tells.
+    var requestByteCount: Int64? { selection.map { $0.upperBound - $0.lowerBound } ?? byteCount }
+    /// Whether the bytes of the current request are sent.
+    var isSent: Bool {
+        (selection?.upperBound ?? byteCount).map { sent == $0 } ?? (index == pieces.count)
+    }
+    /// Whether each byte can be read again, and their number is known.
+    var isResumable: Bool {
+        byteCount != nil
+            && pieces.allSatisfy {
+                if case .source(let source) = $0 { source.rereadableFrom == 0 } else { true }
+            }
+    }
+
+    /// Chooses the bytes that the next request has; `rewind` goes to the first of them.
+    func select(_ range: Range<Int64>?) { selection = range }
 
     /// Fills the buffer as far as there are bytes. Finds 0 at the end, and none only if a source has none
     /// yet: `whenReadable` tells when it has. Throws `source_changed` if a source has changed.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> ByteRead {
+        var buffer = buffer
+        if let end = selection?.upperBound {
+            buffer = UnsafeMutableRawBufferPointer(rebasing: buffer[..<min(buffer.count, Int(end - sent))])
+        }
         var filled = 0
         while filled < buffer.count, index < pieces.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
@@ -130,16 +170,24 @@ final class BodyReader {
     /// Hashes the subject without sending it. Throws as `read`. Call before the first `read`.
     func hashUnsent() throws(TransferError) {
         guard let subject else { return }
-        if let tail { return tail.advance(to: subjectByteCount) }
+        try hash(upTo: pieces[subject].byteCount ?? .max)
+    }
+
+    /// Hashes the first bytes of the subject, of which none are hashed unless a file thread does it.
+    private func hash(upTo end: Int64) throws(TransferError) {
+        guard let subject else { return }
+        if let tail { return tail.advance(to: min(end, subjectByteCount)) }
         switch pieces[subject] {
-        case .bytes(let bytes): bytes.withUnsafeBytes { digests.update($0) }
+        case .bytes(let bytes): bytes.prefix(Int(end)).withUnsafeBytes { digests.update($0) }
         case .source(let source):
             // A larger file has a tail.
-            let size = min(source.byteCount ?? .max, EngineLimits.inlineDigestByteCountMax)
+            let size = min(end, source.byteCount ?? .max, EngineLimits.inlineDigestByteCountMax)
             let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(size), alignment: 1)
             defer { buffer.deallocate() }
-            while digests.byteCount < source.byteCount ?? .max {
-                guard case .bytes(let count) = try source.read(into: buffer, at: digests.byteCount) else {
+            while digests.byteCount < end {
+                let most = Int(min(size, end - digests.byteCount))
+                let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[..<most])
+                guard case .bytes(let count) = try source.read(into: rest, at: digests.byteCount) else {
                     throw .notReadableAgain
                 }
                 guard count > 0 else { return }
@@ -148,17 +196,25 @@ final class BodyReader {
         }
     }
 
-    /// Goes back to byte 0. Bytes that a file thread has hashed stay hashed: if the file changes, the last
-    /// check finds out. Throws `source_changed` if a source is known to have changed, and
-    /// `request_not_repeatable` if one cannot be read again.
+    /// Goes to the first byte of the current request. Bytes that a file thread has hashed stay hashed: if the
+    /// file changes, the last check finds out. Throws `source_changed` if a source is known to have changed,
+    /// and `request_not_repeatable` if one cannot be read again.
     func rewind() throws(TransferError) {
-        guard sent > 0 else { return }
+        let start = selection?.lowerBound ?? 0
+        guard sent != start else { return }
         try check()
         for case .source(let source) in pieces where source.rereadableFrom != 0 { throw .notReadableAgain }
-        sent = 0
-        index = 0
-        offset = 0
         if tail == nil, subject != nil { digests.reset() }
+        sent = start
+        index = 0
+        offset = start
+        // Bytes can be skipped only in a body whose length is known.
+        while index < pieces.count, let count = pieces[index].byteCount, offset > 0, offset >= count {
+            if index == subject { try hash(upTo: count) }
+            index += 1
+            offset -= count
+        }
+        if index == subject, offset > 0 { try hash(upTo: offset) }
     }
 
     /// Throws `source_changed` unless the sources are what they were when they were opened.

@@ -17,10 +17,9 @@ struct MultipartForm {
     /// Bytes that are not a piece yet.
     private var text: [UInt8] = []
 
-    /// Uses a boundary of 128 random bits, so that no part can contain it.
-    init() { self.init(boundary: "ferry-" + hexEncoded(randomBytes(16))) }
-
-    init(boundary: String) { self.boundary = boundary }
+    /// `boundary`: that of the same form in an earlier attempt; `nil`: 128 random bits, so that no part can
+    /// contain it.
+    init(boundary: String? = nil) { self.boundary = boundary ?? "ferry-" + hexEncoded(randomBytes(16)) }
 
     /// Returns the whole body. `subject`: index of the part that becomes a piece of its own, to be hashed.
     static func contents(_ parts: [Part], subject: Int?, form: MultipartForm = MultipartForm())
@@ -42,6 +41,7 @@ struct MultipartForm {
         form.text += "--\(form.boundary)--\r\n".utf8
         form.flush()
         var contents = BodyContents(form.pieces, subject: subjectPiece)
+        contents.boundary = form.boundary
         contents.contentType = "multipart/form-data; boundary=\(form.boundary)"
         return contents
     }

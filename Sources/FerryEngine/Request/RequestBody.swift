@@ -69,7 +69,10 @@ struct RequestBody {
         return hasPausedToRead
     }
 
-    /// Goes back to byte 0. Throws `source_changed` if a file is known to have changed.
+    /// Chooses the bytes that the next request has; `nil`: all.
+    func select(_ range: Range<Int64>?) { source?.select(range) }
+
+    /// Goes to the first byte of the request. Throws `source_changed` if a file is known to have changed.
     func rewind() throws(TransferError) { try source?.rewind() }
 
     // MARK: After the last request

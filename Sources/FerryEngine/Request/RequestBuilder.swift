@@ -20,9 +20,27 @@ struct Hop: Sendable {
     var cookies = RedirectCookies()
     /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
     var digest: DigestAnswer?
+    /// The part that the request has in a resumable upload; `nil` if it has none.
+    var upload: UploadHop?
+}
+
+/// A request of a resumable upload.
+struct UploadHop: Sendable {
+    let request: UploadRequest
+    let dialect: UploadDialect
+    /// Whether the server tells what has arrived, or the request has no effect on the job's target.
+    var maySendTwice: Bool
+    /// Whether the job's fields that describe its body, or are conditions about the target, are left out.
+    var leavesOutContentFields: Bool { dialect.leavesOutContentFields(of: request) }
 }
 
 extension Hop {
+    /// Whether the request has the media type of the job's body.
+    fileprivate var describesBody: Bool {
+        guard let upload else { return sendsBody }
+        return !upload.leavesOutContentFields && (sendsBody || upload.request == .emptyCreation)
+    }
+
     /// Returns `true` if this is the job's own request.
     func isSame(as own: TransactionLog.OwnRequest) -> Bool { method == own.method && url == own.url }
 
@@ -60,7 +78,8 @@ struct RequestBuilder: Sendable {
     }
 
     /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: content codings that libcurl asks
-    /// for and decodes. `resuming`: fields that ask for the rest of a file.
+    /// for and decodes. `resuming`: fields that ask for the rest of a file, or that
+    /// belong to a resumable upload.
     func request(
         for attempt: Attempt, _ hop: Hop, body: BodyReader?, expects: Bool, codings: [String]?,
         resuming: [TransferRequest.Header]
@@ -172,10 +191,12 @@ struct RequestBuilder: Sendable {
             if !hop.keepsCredentials, !NonSecretFields.contains(name) { continue }
             if name == "host", !hop.url.isSameOrigin(as: spec.request.webURL) { continue }
             if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
+            if let upload = hop.upload, upload.leavesOutContentFields, Self.isAboutTarget(name) { continue }
             named.insert(name)
             headers.append(.init(pair.name, pair.value))
         }
-        if let key = spec.request.idempotencyKey {
+        // A server would take the parts of an upload for repetitions of one request.
+        if let key = spec.request.idempotencyKey, hop.upload?.leavesOutContentFields != true {
             headers.append(.init("Idempotency-Key", key == "job" ? attempt.job.description : key))
         }
         func add(_ name: String, _ value: String?) {
@@ -191,7 +212,7 @@ struct RequestBuilder: Sendable {
             // `tracestate` belongs to Ferry's own trace, not to one that the job names.
             if !named.contains("traceparent") { add("tracestate", trace.state) }
         }
-        if hop.sendsBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
+        if hop.describesBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
         return headers
     }
 
@@ -216,6 +237,13 @@ struct RequestBuilder: Sendable {
         case .base64: return "application/octet-stream"
         case .multipart: return nil
         }
+    }
+
+    /// Whether a field, in lower case, describes the job's body, or is a condition about the job's target: it
+    /// says nothing about an upload.
+    private static func isAboutTarget(_ name: String) -> Bool {
+        name.hasPrefix("content-") || name.hasPrefix("if-") || name == "idempotency-key"
+            || name == "repr-digest" || name == "digest"
     }
 
     /// Fields of framing and the connection, which Ferry sets.
@@ -251,5 +279,5 @@ extension Attempt {
 
 extension BodyReader {
     /// The length, as libcurl frames the body by it.
-    fileprivate var length: TransferRequest.Body { byteCount.map { .known($0) } ?? .unknown }
+    fileprivate var length: TransferRequest.Body { requestByteCount.map { .known($0) } ?? .unknown }
 }

@@ -6,13 +6,14 @@ struct RequestRepetition: Sendable {
     /// Whether the job allows to repeat requests that are not idempotent.
     let allowsAll: Bool
     private let hasActed: Bool
-    /// Whether this very request may be sent twice: it is idempotent, or the job allows it.
+    /// Whether this very request may be sent twice: it is idempotent, or the job allows it, or the server of a
+    /// resumable upload tells what has arrived.
     let maySendTwice: Bool
 
     init(_ spec: JobSpec, _ hop: Hop) {
         allowsAll = spec.allowsAnyRepetition
         hasActed = hop.hasActed
-        maySendTwice = spec.isRepeatable(hop.method)
+        maySendTwice = hop.upload?.maySendTwice ?? false || spec.isRepeatable(hop.method)
     }
 
     /// Whether the requests of the attempt so far, this one included, may be sent again.

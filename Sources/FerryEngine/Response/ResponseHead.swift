@@ -163,6 +163,9 @@ package struct ResponseHeadParser: Sendable {
     /// Result of a line of the head.
     package enum Step: Sendable, Equatable {
         case more
+        /// The head of an interim response (104) that is about the upload; the head of the final response
+        /// follows.
+        case interim(ResponseHead)
         /// The head of the final response (not 1xx) is complete.
         case complete(ResponseHead)
         /// The rule that the line breaks, as a sentence.
@@ -202,7 +205,7 @@ package struct ResponseHeadParser: Sendable {
         // Moved out while it grows: a shared value would be copied for each line.
         head = nil
         if line.isEmpty {
-            guard current.status >= 200 || current.status == 101 else { return .more }
+            guard current.status >= 200 || current.status == 101 else { return interim(current) }
             isComplete = true
             head = current
             return .complete(current)
@@ -210,6 +213,13 @@ package struct ResponseHeadParser: Sendable {
         let step = takeField(line, of: &current)
         head = current
         return step
+    }
+
+    /// An upload may take long and have many of them: each counts alone.
+    private mutating func interim(_ head: ResponseHead) -> Step {
+        guard head.status == 104 else { return .more }
+        (byteCount, lineCount) = (0, 0)
+        return .interim(head)
     }
 
     private mutating func takeField(

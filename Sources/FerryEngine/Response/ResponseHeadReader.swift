@@ -34,7 +34,7 @@ struct ResponseHeadReader {
         var reader = Self()
         for line in bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).dropLast() {
             switch reader.take(line.last == UInt8(ascii: "\r") ? line.dropLast() : line) {
-            case .more: continue
+            case .more, .interim: continue
             case .complete(let head):
                 guard head.status != 408 else { return nil }
                 self = reader

@@ -71,33 +71,14 @@ struct ResponseJudge: Sendable {
         guard Set(locations).count == 1 else {
             return invalidRedirect("The server redirected to several places at once.")
         }
-        let target: WebURL.Target
-        do throws(WebURL.Failure) {
-            target = try hop.url.resolving(locations[0])
+        var next: Hop
+        do throws(TransferError) {
+            next = try self.next(at: locations[0], after: hop)
         } catch {
-            return invalidRedirect(Self.message(about: error))
+            return .refuse(error, retryAfter: nil)
         }
-        let url = target.url
-        guard egress.refusal(of: url.endpoint) == nil else {
-            return .refuse(blockedAddress(.waiting), retryAfter: nil)
-        }
-        guard url.scheme == .https || spec.request.connection?.tls == nil else {
-            return .refuse(
-                TransferError(
-                    .redirectInvalid, "The server redirected away from https, and the job has TLS settings.",
-                    phase: .waiting, isRetryable: false), retryAfter: nil)
-        }
-        var next = hop
-        next.url = url
         next.redirectCount += 1
         next.cookies.take(head, from: hop.url, now: now)
-        next.userInformation =
-            spec.redirects.userInformation == .ignore
-            ? nil : target.userInformation ?? (url.isSameOrigin(as: hop.url) ? hop.userInformation : nil)
-        next.digest = nil
-        if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
-            next.keepsCredentials = false
-        }
         // RFC 9110 §15.4: 303 leads to a GET; after 301 and 302 a POST becomes a GET, as all clients do it.
         let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
         if becomesGET, hop.method != "GET" {
@@ -105,12 +86,60 @@ struct ResponseJudge: Sendable {
             next.method = "GET"
             next.sendsBody = false
             next.hasDroppedBody = true
+            next.upload = nil
         }
-        if next.sendsBody, hop.url.scheme == .https, url.scheme == .http {
-            return invalidRedirect(
-                "The server redirected a body from https to http, where all could read it.")
-        }
+        if let error = downgrade(from: hop, to: next) { return .refuse(error, retryAfter: nil) }
         return .follow(next, after: delay)
+    }
+
+    /// Returns the request to the address of an upload that the response names (`Location`). Throws what a
+    /// redirect to that address would be refused with.
+    func resource(named location: String, by head: ResponseHead, after hop: Hop, now: Timestamp)
+        throws(TransferError) -> Hop
+    {
+        var next = try next(at: location, after: hop)
+        // Later requests have a body, whatever this one has.
+        next.sendsBody = true
+        if let error = downgrade(from: hop, to: next) { throw error }
+        next.redirectCount = 0
+        next.cookies.take(head, from: hop.url, now: now)
+        return next
+    }
+
+    /// Returns the request to a place that a response names: with credentials and user information as far as
+    /// the job's rules for redirects allow them there.
+    private func next(at location: String, after hop: Hop) throws(TransferError) -> Hop {
+        let target: WebURL.Target
+        do throws(WebURL.Failure) {
+            target = try hop.url.resolving(location)
+        } catch {
+            throw Self.invalid(Self.message(about: error))
+        }
+        let url = target.url
+        try check(url)
+        var next = hop
+        next.url = url
+        next.userInformation =
+            spec.redirects.userInformation == .ignore
+            ? nil : target.userInformation ?? (url.isSameOrigin(as: hop.url) ? hop.userInformation : nil)
+        next.digest = nil
+        if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
+            next.keepsCredentials = false
+        }
+        return next
+    }
+
+    /// Throws if the job must not send requests to the URL.
+    func check(_ url: WebURL) throws(TransferError) {
+        guard egress.refusal(of: url.endpoint) == nil else { throw blockedAddress(.waiting) }
+        guard url.scheme == .https || spec.request.connection?.tls == nil else {
+            throw Self.invalid("The server redirected away from https, and the job has TLS settings.")
+        }
+    }
+
+    private func downgrade(from hop: Hop, to next: Hop) -> TransferError? {
+        guard next.sendsBody, hop.url.scheme == .https, next.url.scheme == .http else { return nil }
+        return Self.invalid("The server redirected a body from https to http, where all could read it.")
     }
 
     private static func message(about failure: WebURL.Failure) -> String {
@@ -123,8 +152,11 @@ struct ResponseJudge: Sendable {
     }
 
     private func invalidRedirect(_ message: String) -> Judgement {
-        .refuse(
-            TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false), retryAfter: nil)
+        .refuse(Self.invalid(message), retryAfter: nil)
+    }
+
+    private static func invalid(_ message: String) -> TransferError {
+        TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false)
     }
 }
 

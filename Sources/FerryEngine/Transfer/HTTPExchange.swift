@@ -16,6 +16,8 @@ protocol ExchangeOwner: AnyObject {
 
     // MARK: The response
 
+    /// Takes an interim response (104); the final one follows.
+    func take(interim head: ResponseHead)
     /// Judges the head. Returns `false` if the exchange has ended.
     func take(_ head: ResponseHead) -> Bool
     /// Called with the head of a response that libcurl may not answer, although it answers challenges.
@@ -35,6 +37,11 @@ protocol ExchangeOwner: AnyObject {
     /// The exchange has ended; libcurl uses no connection for it any more. `failure`: why the response has
     /// not come whole; `nil` if it has.
     func ended(_ failure: ExchangeFailure?)
+}
+
+extension ExchangeOwner {
+    /// Ignores it: only an upload has one that counts.
+    func take(interim head: ResponseHead) {}
 }
 
 /// A response that has not come whole, as libcurl reports it.
@@ -223,6 +230,9 @@ final class HTTPExchange: EasyDelegate {
         noteActivity()
         switch reader.take(line) {
         case .more: return true
+        case .interim(let head):
+            owner.take(interim: head)
+            return true
         case .complete(let head): return complete(head)
         case .invalid(let rule):
             return refuse(.responseInvalid, "The server's answer is not HTTP. \(rule)")

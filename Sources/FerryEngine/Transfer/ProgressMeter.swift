@@ -36,6 +36,11 @@ final class ProgressMeter: Sendable {
         return offset < 0 ? nil : offset
     }
     func set(sent count: Int64) { sent.store(count, ordering: .relaxed) }
+    /// Counts bytes that the server has already as progress, not as speed.
+    func resume(sentAt count: Int64) {
+        measured.add(count - bytesSent, ordering: .relaxed)
+        set(sent: count)
+    }
     func expect(toReceive count: Int64?) { expectedToReceive.store(count ?? -1, ordering: .relaxed) }
     func expect(toSend count: Int64?) { expectedToSend.store(count ?? -1, ordering: .relaxed) }
 

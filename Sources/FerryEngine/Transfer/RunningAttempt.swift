@@ -128,6 +128,9 @@ final class RunningAttempt {
         exchanges.sinkOpened(failure)
     }
 
+    /// The attempt is to continue an upload: a response decides about that.
+    func awaitResumption() { awaitsResumption = true }
+
     /// Reports how many bytes of earlier attempts are kept, once a response has decided that.
     func noteResumption(at byteCount: Int64) {
         guard awaitsResumption else { return }

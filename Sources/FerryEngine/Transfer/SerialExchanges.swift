@@ -29,11 +29,15 @@ final class SerialExchanges: AttemptExchanges {
     /// Fields of the job that the next request uses; `nil` if they have not changed.
     var edit: AttemptEdit?
     private var permit = ConnectionPermit()
-    private var mark = RequestMarkState.none
+    var mark = RequestMarkState.none
 
     /// Puts the body together, until its reply has come.
     private var assembly: BodyAssembly?
     var body = RequestBody()
+    /// `nil` if the body is sent without a protocol of resumable uploads.
+    var upload: ResumableTransfer?
+    /// Whether a later attempt or another job may continue the upload.
+    var keepsUpload = false
     /// The node that has the body, if this one has not.
     var bodyNode: NodeID?
 
@@ -106,7 +110,8 @@ final class SerialExchanges: AttemptExchanges {
             if content?.earlier != nil { progress.set(received: 0) }
             continuation.forget()
         case .report: permit.end(for: attempt, on: loop)
-        case .keepBytes, .revokeStorage, .leave: break
+        case .keepBytes: keepsUpload = true
+        case .revokeStorage, .leave: break
         }
     }
 
@@ -155,6 +160,7 @@ final class SerialExchanges: AttemptExchanges {
     private func open(_ contents: BodyContents) throws(TransferError) {
         try body.open(contents, attempt.spec.integrity, context.fileThreads)
         exchange.hop.sendsBody = !exchange.hop.hasDroppedBody
+        try beginUpload(contents)
         progress.expect(toSend: body.byteCount)
         if body.byteCount ?? .max >= EngineLimits.bulkByteCountMin { running.becomeBulk() }
     }
@@ -190,12 +196,13 @@ final class SerialExchanges: AttemptExchanges {
         response.reset()
         applyEdit()
         exchange.reset()
+        if let upload { body.select(upload.range(of: exchange.hop)) }
         guard mayConnect(permit.ask(for: attempt, exchange.hop, isFresh: fresh, on: loop), fresh: fresh),
             isMarked(fresh: fresh), rewindBody()
         else { return }
         var request = context.builder.request(
             for: attempt, exchange.hop, body: body.source, expects: expects, codings: response.codings,
-            resuming: continuation.fields(from: offset))
+            resuming: upload?.fields(of: exchange.hop) ?? continuation.fields(from: offset))
         request.receiveBufferSize = receiveBufferSize
         if let pacing = exchange.pacing {
             request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
@@ -203,7 +210,9 @@ final class SerialExchanges: AttemptExchanges {
         }
         // On a dead kept connection libcurl repeats a request by itself. One that is not idempotent gets a
         // new connection: each time that it is sent counts toward `retry.max_attempts`.
-        if fresh || !JobSpec.isIdempotent(exchange.hop.method) { request.usesFreshConnection = true }
+        let isCounted =
+            !JobSpec.isIdempotent(exchange.hop.method) && exchange.hop.upload?.maySendTwice != true
+        if fresh || isCounted { request.usesFreshConnection = true }
         guard let error = exchange.send(request) else { return }
         running.handle(.transferEnded(exchange.meaning(ofUnsent: error)))
     }
@@ -232,10 +241,13 @@ final class SerialExchanges: AttemptExchanges {
     }
 
     /// The job's own request.
-    var ownHop: Hop {
+    var jobHop: Hop {
         let request = attempt.spec.request
         return Hop(url: request.webURL, method: request.method, sendsBody: body.source != nil)
     }
+
+    /// The job's own request, or the first one of its resumable upload.
+    var ownHop: Hop { upload?.first(jobHop) ?? jobHop }
 
     /// Uses the edited fields from now on. Another URL begins the chain of redirects anew, unless that would
     /// send a request twice that must not be.
@@ -248,6 +260,7 @@ final class SerialExchanges: AttemptExchanges {
         // No response could prove that the earlier bytes belong to this request.
         if PartialRecord.identity(of: request) != PartialRecord.identity(of: before) { dropBytes() }
         exchange.hop.digest = nil
+        if request.url != before.url { upload?.forget() }
         guard request.url != before.url, !exchange.hop.hasActed || attempt.spec.allowsAnyRepetition
         else { return }
         let hop = ownHop
@@ -339,7 +352,7 @@ final class SerialExchanges: AttemptExchanges {
     // MARK: Speed
 
     /// Takes a place in the limits that hold for the current hop. `job`: its own limit.
-    private func pace(job: TokenBucket?) {
+    func pace(job: TokenBucket?) {
         exchange.pace(context.rates.pacing(of: attempt, at: exchange.hop.url, job: job))
     }
 
@@ -395,7 +408,7 @@ final class SerialExchanges: AttemptExchanges {
 }
 
 /// Progress of the note that an attempt may have sent a request that must not be sent twice.
-private enum RequestMarkState: Equatable {
+enum RequestMarkState: Equatable {
     case none
     /// The reply comes later. `isFresh`: as in `AttemptMachine.Action.start`.
     case asked(isFresh: Bool)

@@ -27,7 +27,7 @@ extension SerialExchanges {
         if asksAboutTunnel(failure.error) { return }
         exchange.takeUnread(failure.outcome.unread)
         let meaning = exchange.meaning(of: failure)
-        if goesOn(after: meaning.error) { return }
+        if goesOn(after: meaning.error) || continuesUpload(after: meaning.error) { return }
         // A dead kept connection is replaced at once.
         if meaning.mayRepeatAtOnce || !repeatsOutcome(after: meaning.error) {
             running.handle(.transferEnded(meaning))
@@ -38,7 +38,9 @@ extension SerialExchanges {
     /// with another connection if that is possible.
     func endSlow(_ error: TransferError) {
         if running.isDiscarding { return running.handle(.enoughDiscarded) }
-        if !goesOn(after: error), !repeatsOutcome(after: error) { running.handle(.timedOut(error)) }
+        if !goesOn(after: error), !continuesUpload(after: error), !repeatsOutcome(after: error) {
+            running.handle(.timedOut(error))
+        }
     }
 
     /// Continues the body with another request if it has stopped too early and new bytes have come that this
@@ -142,6 +144,6 @@ extension SerialExchanges {
             endedAtOtherHost: isElsewhere || running.trace.diagnostics.isOwnShortage,
             hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
             home: bodyNode, lentSeconds: running.slot.lentSeconds, delayedRedirect: delayedRedirect,
-            rejected: rejectedBody)
+            rejected: rejectedBody, upload: keepsUpload ? upload?.stored : nil)
     }
 }

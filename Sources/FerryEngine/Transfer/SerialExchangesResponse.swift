@@ -66,6 +66,7 @@ extension SerialExchanges: ExchangeOwner {
             return refuseHead("The server switched to another protocol.")
         }
         response.examine(head)
+        if exchange.hop.upload != nil, let isTaken = takeUpload(head) { return isTaken }
         let requested = requested
         let judgement = judge(isDecoded: response.isDecoded).judge(
             head, requested, known: requested.range == nil ? nil : continuation.record?.known,
@@ -78,6 +79,19 @@ extension SerialExchanges: ExchangeOwner {
             return false
         }
         return true
+    }
+
+    /// Takes the response to a request of a resumable upload; `nil` if it is judged like any other one.
+    private func takeUpload(_ head: ResponseHead) -> Bool? {
+        do throws(TransferError) {
+            guard let verdict = try uploadVerdict(head) else { return nil }
+            response.pass(to: .discard)
+            running.handle(.head(verdict))
+            return true
+        } catch {
+            running.handle(.bodyRefused(error))
+            return false
+        }
     }
 
     private func refuseHead(_ message: String) -> Bool {

@@ -29,20 +29,20 @@ extension Attempt {
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home,
-            delayedRedirect: stored.delayedRedirect(queueState.context))
+            nextRequest: stored.nextRequest(queueState.context))
     }
 }
 
 extension StoredJob {
-    /// Returns the request with which this attempt begins, if a redirect of the attempt before has named it.
-    fileprivate func delayedRedirect(_ context: StoreContext) -> DelayedRedirect? {
-        guard let sealedRedirect else { return nil }
+    /// Returns the request with which this attempt begins, if an attempt before has named it.
+    fileprivate func nextRequest(_ context: StoreContext) -> NextRequest? {
+        guard let sealedNextRequest else { return nil }
         do throws(StoredJSONError) {
-            let redirect = try DelayedRedirect(sealed: sealedRedirect, opening: context.configuration.seal)
-            return redirect.attempt == record.attempt ? redirect : nil
+            return try NextRequest(sealed: sealedNextRequest, opening: context.configuration.seal)
+                .valid(for: record.attempt)
         } catch {
             context.logger.warning(
-                "a delayed redirect cannot be read: the job begins with its own request",
+                "the next request cannot be read: the job begins with its own",
                 metadata: ["job.id": "\(record.id)", "error": "\(error)"])
             return nil
         }

@@ -2,5 +2,5 @@ package import Postgres
 
 extension Statements {
     package static let markRequests = make(
-        "mark_requests", PackageResources.mark_requests_sql, parameters: 3)
+        "mark_requests", PackageResources.mark_requests_sql, parameters: 4)
 }

@@ -59,6 +59,12 @@ package final class JobDispatcher: ResultSink, RequestMarker {
         if !mailbox.send(.mark(RequestMark(lease: Lease(attempt), reply: reply))) { reply(false) }
     }
 
+    /// The mailbox is bounded: an attempt reports a few uploads at most.
+    package func note(_ upload: ResumableUpload?, of attempt: Attempt) {
+        let sealed = upload.map { NextRequest.upload($0).encode(context.configuration.seal) } ?? []
+        mailbox.send(.mark(RequestMark(lease: Lease(attempt), nextRequest: sealed) { _ in }))
+    }
+
     package func received(_ response: HostResponse) { queueState.hostState.health.note(response) }
 
     package func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {

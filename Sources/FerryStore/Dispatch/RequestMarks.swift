@@ -1,10 +1,13 @@
 import FerryCore
 import Postgres
 
-/// An attempt that waits until the database knows that it may have sent a request that must not be sent
-/// twice.
+/// A note of the database about the requests of an attempt: it may have sent one that must not be sent twice,
+/// or its server keeps the upload.
 struct RequestMark: Sendable {
     let lease: Lease
+    /// The sealed `NextRequest` that continues the upload; empty if the server keeps none any more; `nil`: as
+    /// it is.
+    var nextRequest: [UInt8]?
     /// As in `RequestMarker`.
     let reply: @Sendable (Bool) -> Void
 }
@@ -20,14 +23,21 @@ struct RequestMarks {
 
     mutating func add(_ mark: RequestMark) { waiting.append(mark) }
 
+    /// The next marks, one of each job at most: a statement changes a row once.
+    private var batch: [RequestMark] {
+        var jobs: Set<JobID> = []
+        return Array(waiting.prefix(Self.countMax).prefix { jobs.insert($0.lease.job).inserted })
+    }
+
     /// Commits the marks, and replies. After an error they wait for the next call.
     mutating func write(_ database: ReconnectingConnection, of node: NodeID) throws(PostgresError) {
         while !waiting.isEmpty {
-            let marks = Array(waiting.prefix(Self.countMax))
+            let marks = batch
             var parameters = Parameters()
             parameters.append(node)
             parameters.appendArray(.uuid, marks) { $0.append($1.lease.job) }
             parameters.appendArray(.int32, marks) { $0.append(int32: $1.lease.attempt) }
+            parameters.appendArray(.bytea, marks) { $0.append(bytea: $1.nextRequest) }
             let rows = try database.withConnection { [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.markRequests, parameters)
             }

@@ -134,7 +134,9 @@ enum AttemptEnding: Sendable {
                 retry.change.error = isRedirected ? Stored(error, heldBy: .redirectDelay) : stored
                 retry.change.ended = result.packed(.failed, stored, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
-                retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
+                retry.change.nextRequest = result.delayedRedirect.map {
+                    NextRequest.redirect($0).encode(seal)
+                }
                 retry.change.occurredAt = record.finishedAt ?? now
                 retry.isWanted = attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false
                 self = .change(retry)
@@ -146,7 +148,7 @@ enum AttemptEnding: Sendable {
             }
         }
         let leavesBytes = result.leavesBytes && !result.ranFull
-        record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
+        record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt, result.upload)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
         let ended = result.packedLast(attemptError ?? record.storedError, at: now, seal)
         self = .finish(
@@ -248,20 +250,23 @@ extension JobState {
 
 extension StoreConfiguration {
     /// Makes resume data of a job's row; `nil` if its fields cannot be read.
-    var resumeData: @Sendable (JobRecord) -> String? {
-        { [seal, sealResumePoint] record in
+    var resumeData: @Sendable (StoredJob) -> String? {
+        { [seal, sealResumePoint] stored in
             // An error means what `nil` does: there is no resume data.
-            guard let spec = record.storedSpec.whole(opening: seal) else { return nil }
-            return sealResumePoint(ResumePoint(record, spec))
+            guard let spec = stored.record.storedSpec.whole(opening: seal) else { return nil }
+            let upload = stored.upload(opening: seal)
+            guard spec.kind != .upload || upload != nil else { return nil }
+            return sealResumePoint(ResumePoint(stored.record, spec, upload: upload))
         }
     }
 }
 
 extension ResumePoint {
-    fileprivate init(of attempt: Attempt) {
+    fileprivate init(of attempt: Attempt, _ upload: ResumableUpload?) {
         self.init(
             tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
-            originalURL: attempt.spec.request.original?.url, location: attempt.spec.contentLocation)
+            originalURL: attempt.spec.request.original?.url, location: attempt.spec.contentLocation,
+            upload: upload)
     }
 }
 

@@ -85,7 +85,7 @@ final class FinishedJob: Sendable {
     /// bytes that it has left (`StoreConfiguration.resumeData`); `nil` if they are not wanted.
     convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
-        resumeData: (@Sendable (JobRecord) -> String?)? = nil
+        resumeData: (@Sendable (StoredJob) -> String?)? = nil
     ) {
         let lease = Lease(
             job: stored.record.id, attempt: stored.record.attempt, revision: stored.record.revision)
@@ -95,7 +95,7 @@ final class FinishedJob: Sendable {
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
         record.storedError = Stored(error)
-        if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
+        if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored) }
         if record.resumeData == nil { record.partialDownload = nil }
         self.init(lease, record)
     }
@@ -150,7 +150,7 @@ final class FinishedJob: Sendable {
     /// A job that no node holds and whose time is over. Its bytes stay for other jobs, as those of an attempt
     /// whose time ends do.
     convenience init(
-        overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
+        overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (StoredJob) -> String?
     ) {
         // A job whose spec cannot be read ends as well.
         let schedule = stored.record.spec?.schedule ?? JobSpec.Schedule()

@@ -37,8 +37,8 @@ struct JobChange: Sendable {
     var discretionary: (earliestStart: Timestamp, byteCount: Int64?)?
     /// Payload of the notification to all nodes, or `nil`.
     var notification: String?
-    /// The request with which the next attempt begins (`DelayedRedirect`); `nil`: as it is.
-    var delayedRedirect: [UInt8]?
+    /// The request with which the next attempt begins (`NextRequest`); `nil`: as it is.
+    var nextRequest: [UInt8]?
 
     init(_ input: JobInput, _ job: JobID) {
         self.input = input
@@ -165,7 +165,7 @@ extension Parameters {
         parameters.appendArray(.timestamp, changes) { $0.append($1.discretionary?.earliestStart) }
         parameters.appendArray(.int64, changes) { $0.append(int64: $1.discretionary?.byteCount) }
         parameters.appendArray(.text, changes) { $0.append(text: $1.notification) }
-        parameters.appendArray(.bytea, changes) { $0.append(bytea: $1.delayedRedirect) }
+        parameters.appendArray(.bytea, changes) { $0.append(bytea: $1.nextRequest) }
         return parameters
     }
 }

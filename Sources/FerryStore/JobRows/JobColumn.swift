@@ -8,7 +8,7 @@ enum JobColumn: Int, CaseIterable {
         nextAttemptAt, expiresAt, cancelRequested, retryOf, spec, secrets, payload, error, origin, traceparent
     case finishedAt, response, result, body, resumeData, hasBytes, dependencies, question, acknowledgedAt,
         kept, home, homeNode, specRevision, sessionCount, endpointAcknowledgement,
-        retriedBy, jobGroup
+        retriedBy, jobGroup, nextRequest
 
     /// Number of the columns that all these statements have.
     static let sharedCount = traceparent.rawValue + 1
@@ -17,7 +17,7 @@ enum JobColumn: Int, CaseIterable {
 /// Columns of claim_jobs.sql and claim_limited_jobs.sql after the shared ones.
 enum ClaimColumn: Int, CaseIterable {
     case queue = 20
-    case urgency, hasBytes, keepsBytes, home, delayedRedirect
+    case urgency, hasBytes, keepsBytes, home, nextRequest
 }
 
 extension ResultSet {

@@ -20,8 +20,8 @@ package struct StoredJob: Sendable {
     package private(set) var keepsBytes = false
     /// The only node that can run the job; not known of overdue jobs.
     package private(set) var home: NodeID?
-    /// Sealed `DelayedRedirect`; known of claimed jobs only.
-    private(set) var sealedRedirect: [UInt8]?
+    /// Sealed `NextRequest`; not known of jobs in lists.
+    private(set) var sealedNextRequest: [UInt8]?
     /// Sealed `JobSecrets`; `nil` if the job has none, or they were not read.
     package let sealedSecrets: [UInt8]?
     /// Inline request body; `nil` if the job has none, or it was not read.
@@ -83,6 +83,7 @@ package struct StoredJob: Sendable {
         if isWide {
             hasBytes = rows.bool(row, JobColumn.hasBytes)
             home = rows.identifierOrNil(row, JobColumn.home)
+            sealedNextRequest = rows.bytesOrNil(row, JobColumn.nextRequest)
         }
         expiresAt = rows.instantOrNil(row, .expiresAt)
         isCancelRequested = rows.bool(row, .cancelRequested)
@@ -105,13 +106,22 @@ package struct StoredJob: Sendable {
         hasBytes = rows.bool(row, ClaimColumn.hasBytes)
         keepsBytes = rows.bool(row, .keepsBytes)
         home = rows.identifierOrNil(row, ClaimColumn.home)
-        sealedRedirect = rows.bytesOrNil(row, .delayedRedirect)
+        sealedNextRequest = rows.bytesOrNil(row, ClaimColumn.nextRequest)
     }
 
     /// Reads the columns of expired_jobs.sql.
     init?(overdue rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
         hasBytes = rows.bool(row, JobColumn.sharedCount)
+        sealedNextRequest = rows.bytesOrNil(row, JobColumn.sharedCount + 1)
+    }
+
+    /// Returns the upload that the next attempt continues; `nil` if there is none, or it cannot be read.
+    func upload(opening seal: SecretSeal) -> ResumableUpload? {
+        guard let sealedNextRequest,
+            case .upload(let upload)? = try? NextRequest(sealed: sealedNextRequest, opening: seal)
+        else { return nil }
+        return upload
     }
 
     /// Reads the columns of due_questions.sql.

@@ -18,6 +18,7 @@ import Testing
         private let state = Mutex(State())
         let byteCount: Int64?
         let rereadableFrom: Int64?
+        let identity: String? = nil
         func isKnown(as content: JobContent) -> Bool { false }
         let hashable: DigestTail.Bytes? = nil
 

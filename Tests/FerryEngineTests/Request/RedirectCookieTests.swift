@@ -108,8 +108,8 @@ import Testing
         var jar = RedirectCookies()
         jar.take(head, from: try WebURL.parse(origin.url), now: Self.now)
         let hop = JobQuestion.Hop(Hop(url: .unknown, method: "GET", sendsBody: false))
-        let stored = DelayedRedirect(hop, cookies: jar.cookies, attempt: 2).encode(.inverted)
-        #expect(try DelayedRedirect(sealed: stored, opening: .inverted).cookies == jar.cookies)
+        let next = NextRequest.redirect(DelayedRedirect(hop, cookies: jar.cookies, attempt: 2))
+        #expect(try NextRequest(sealed: next.encode(.inverted), opening: .inverted) == next)
     }
 
     @Test("cookies of a redirect reach its target beside those of the job, in one stream and in parts")

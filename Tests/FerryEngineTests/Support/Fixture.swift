@@ -130,7 +130,7 @@ final class Fixture: Sendable {
 
     func attempt(
         _ kind: JobKind = .download, _ url: String, job: JobID? = nil, number: Int32 = 1,
-        home: NodeID? = nil, after redirect: DelayedRedirect? = nil,
+        home: NodeID? = nil, after redirect: DelayedRedirect? = nil, next: NextRequest? = nil,
         _ change: (inout Draft) -> Void = { _ in }
     ) -> Attempt {
         var draft = Draft(kind, url)
@@ -144,7 +144,7 @@ final class Fixture: Sendable {
             payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url,
             scopePath: RequestScope.path(ofURL: url, credentials: nil), traceparent: nil,
             retryOf: nil,
-            isCancelRequested: false, home: home, delayedRedirect: redirect)
+            isCancelRequested: false, home: home, nextRequest: next ?? redirect.map { .redirect($0) })
     }
 
     /// Runs one attempt and returns its result.

@@ -310,9 +310,11 @@ import Testing
             return
         }
         #expect(error.code == .unacceptableStatus && error.isRetryable && error.cost == .none)
-        let stored = try #require(first.delayedRedirect).encode(.inverted)
-        let redirect = try DelayedRedirect(sealed: stored, opening: .inverted)
-        #expect(redirect == first.delayedRedirect && redirect.attempt == 2)
+        let redirect = try #require(first.delayedRedirect)
+        let next = try NextRequest(
+            sealed: NextRequest.redirect(redirect).encode(.inverted), opening: .inverted)
+        #expect(next == .redirect(redirect) && redirect.attempt == 2)
+        #expect(next.valid(for: 2) == next && next.valid(for: 3) == nil)
         fixture.engine.begin([
             fixture.attempt(
                 .download, origin.url + "/job", job: first.attempt.job, number: 2, after: redirect, change)

@@ -23,6 +23,8 @@ import Testing
             marked.withLock { $0.append((attempt.job, origin.requests.count)) }
             reply(isHeld)
         }
+
+        func note(_ upload: ResumableUpload?, of attempt: Attempt) {}
     }
 
     private static func origin() throws -> ScriptedOrigin {

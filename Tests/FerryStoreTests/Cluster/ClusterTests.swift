@@ -178,17 +178,22 @@ struct ClusterTests {
     }
 
     @Test(
-        "a job whose node died before its POST was sent begins again; one whose POST may have been sent fails"
+        "a job whose node died before its POST was sent, or whose server keeps the upload, goes on; else it fails"
     )
     func unsentRequest() throws {
-        for (wasSent, isRestart) in [(false, false), (true, false), (false, true), (true, true)] {
+        let upload = NextRequest.upload(UploadNoteTests.upload)
+        for (wasSent, isRestart, isKept) in [
+            (false, false, false), (true, false, false), (false, true, false), (true, true, false),
+            (false, false, true), (false, true, true),
+        ] {
             let dead: NodeID = TestNode.identifiers.make()
             let job = try leaveRunning(dead, age: isRestart ? 0 : 60, method: "POST")
-            if wasSent {
+            for next in (wasSent || isKept ? [nil] : []) + (isKept ? [upload.encode(.inverted)] : []) {
                 var parameters = Parameters()
                 parameters.append(dead)
                 parameters.appendArray(.uuid, [job]) { $0.append($1) }
                 parameters.appendArray(.int32, [Int32(1)]) { $0.append(int32: $1) }
+                parameters.appendArray(.bytea, [job]) { values, _ in values.append(bytea: next) }
                 var connection = try Connection(url: database.url)
                 #expect(try connection.execute(Statements.markRequests, parameters).identifiers() == [job])
             }
@@ -202,6 +207,7 @@ struct ClusterTests {
             } else {
                 let attempt = try node.attempt()
                 #expect(attempt.job == job && attempt.number == 2)
+                #expect(attempt.upload == (isKept ? UploadNoteTests.upload : nil))
                 // The lost attempt is shown.
                 node.end(attempt, success)
             }

@@ -451,7 +451,7 @@ struct PlanCall {
         writer(Statements.lockJobsOfDeadNodes, "ARRAY[history_id(2)], '{2026-01-01}', 50, false"),
         writer(
             Statements.markRequests,
-            "history_id(2), ARRAY[history_id(4200001), history_id(4200003)], ARRAY[1, 1]"),
+            "history_id(2), ARRAY[history_id(4200001), history_id(4200003)], ARRAY[1, 1], '{NULL,NULL}'"),
         writer(Statements.lockJobsOfNode, "history_id(1)"),
         writer(Statements.waitForLock, "1"),
         writer(Statements.readHealth),

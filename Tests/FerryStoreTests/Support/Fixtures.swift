@@ -114,7 +114,7 @@ final class TestNode: Sendable {
         configuration.hosts = hosts
         // Jobs of all origins share a wide claim queue, and are leased as they are inserted.
         configuration.sessions = SessionCache(connectionsPerHostMax: nil)
-        configuration.sealResumePoint = { "sealed \($0.job)" }
+        configuration.sealResumePoint = { "sealed \($0.job)" + ($0.upload.map { " \($0.url)" } ?? "") }
         // Tests of the queue fill it; those of held submissions set another number.
         configuration.heldSubmissionMax = 0
         configuration.leaseSeconds = leaseSeconds ?? 300
@@ -239,7 +239,8 @@ func isBlocked(_ connection: String, at table: String? = nil, _ url: String) thr
 
 func result(
     _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false,
-    partial: PartialDownload? = nil, delayedRedirect: DelayedRedirect? = nil
+    partial: PartialDownload? = nil, delayedRedirect: DelayedRedirect? = nil,
+    upload: ResumableUpload? = nil
 ) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
@@ -248,7 +249,8 @@ func result(
             suggestedFilename: nil, expectedContentLength: 1),
         bytesReceived: 1, bytesSent: 0,
         trace: partial.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
-        leavesBytes: leavesBytes, partialDownload: partial, delayedRedirect: delayedRedirect)
+        leavesBytes: leavesBytes, partialDownload: partial, delayedRedirect: delayedRedirect,
+        upload: upload)
 }
 
 let success = AttemptResult.Outcome.succeeded(

@@ -21,6 +21,8 @@ extension JobSpec {
         public var idempotencyKey: String?
         /// Content coding to ask for.
         public var acceptEncoding = AcceptEncoding.identity
+        /// Whether an upload continues where it broke off.
+        public var resumableUploads = ResumableUploads.auto
         var boxedConnection: Boxed<ConnectionRules>?
         var boxedOriginal: Boxed<OriginalRequest>?
         var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
@@ -48,7 +50,7 @@ extension JobSpec {
             visitor.field(
                 "method", &method, .method,
                 .of(.answered, column: "is_repeatable", identifiesBytes: true),
-                "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
+                "Method. By default GET, for uploads PUT, with tus POST. With a body, it must be named and be neither GET "
                     + "nor HEAD.")
             headerFields(
                 &visitor, &headers, .of(.always, identifiesBytes: true),
@@ -77,6 +79,7 @@ extension JobSpec {
                 "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, "
                     + "counted and hashed in this form, if the Content-Encoding of the response is one "
                     + "coding that was asked for; otherwise it is stored as it was sent.")
+            resumableUploadField(&visitor)
             var connection = self.connection ?? .standard
             connection.fields(&visitor)
             if connection != self.connection ?? .standard { self.connection = connection }
@@ -90,6 +93,7 @@ extension JobSpec {
             checkMethod(body)
             checkIdempotencyKey(body)
             checkAcceptEncoding(body)
+            checkResumableUploads(body)
             inheritConnection(body)
             checkConnection(body, url: body.context.requestURL)
             addSessionHeaders(body)
@@ -146,7 +150,9 @@ extension TextRule {
 extension JobSpec.RequestSpec {
     private mutating func checkMethod(_ fields: FieldDecoder) {
         let kind = fields.context.kind
-        if method.isEmpty { method = kind == .upload ? "PUT" : "GET" }
+        if method.isEmpty {
+            method = kind != .upload ? "GET" : resumableUploads == .tus ? "POST" : "PUT"
+        }
         fields.context.requestMethod = method
         if kind == .download, method == "HEAD" {
             fields.fail("method", "invalid_combination", "The response to HEAD has no body to download.")

@@ -5,7 +5,7 @@ import Glibc
 final class LocalFileSource: ByteSource {
     private let descriptor: Int32
     let size: Int64
-    private let identity: FileIdentity
+    private let file: FileIdentity
     private let isManaged: Bool
     private let modified: timespec
 
@@ -15,7 +15,7 @@ final class LocalFileSource: ByteSource {
         self.descriptor = descriptor
         self.isManaged = isManaged
         size = Int64(status.st_size)
-        identity = FileIdentity(status)
+        file = FileIdentity(status)
         modified = status.st_mtim
     }
 
@@ -27,7 +27,9 @@ final class LocalFileSource: ByteSource {
     /// The file, for a file thread that hashes it.
     var bytes: DigestTail.Bytes { DigestTail.Bytes(descriptor: descriptor, owner: self, isWritten: false) }
 
-    func isKnown(as content: JobContent) -> Bool { isManaged || content.file == identity }
+    var identity: String? { file.text }
+
+    func isKnown(as content: JobContent) -> Bool { isManaged || content.file == file }
 
     private static let unreadable = TransferError(
         .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true)

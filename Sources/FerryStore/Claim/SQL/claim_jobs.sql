@@ -16,7 +16,7 @@
 -- $11 the only node that may lease from the claim queue, or null: any, or this one. Nothing is leased unless
 -- that node has sent no heartbeat for $9 seconds.
 -- Columns as everywhere, then claim queue, urgency, whether bytes are left, whether they stay when the job is
--- cancelled, the only node that can run it, and the request with which an attempt begins (DelayedRedirect) or
+-- cancelled, the only node that can run it, and the request with which an attempt begins (NextRequest) or
 -- null.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND q.is_repeatable IS NOT TRUE AS is_passed_over
@@ -80,11 +80,11 @@ WITH met AS MATERIALIZED (
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
-    j.delayed_redirect
+    j.next_request
 FROM claimed j
 UNION ALL
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
-    j.delayed_redirect
+    j.next_request
 FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE is_passed_over LIMIT 1))

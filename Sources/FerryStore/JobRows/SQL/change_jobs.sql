@@ -16,7 +16,7 @@
 -- the job goes on, or null: as it is if no attempt has begun, $18 the only nodes or null: as it is, $19 claim
 -- queues (column `queue`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
 -- their expected bytes or null, $22 notifications or null, $23 the requests with which the next attempts
--- begin (DelayedRedirect, sealed) or null: as it is.
+-- begin (NextRequest, sealed) or null: as it is.
 -- Effects: 1 revises, 4 endsAttempt, 8 losesAttempt, 16 countsWait, 32 keepsDueTime, 64 requestsSuspension,
 -- 128 withdrawsSuspension, 256 requestsCancellation, 512 keepsBytes, 8192 recordsBegin.
 -- A job that a node holds since its submission is queued and has a node; recordsBegin notes that it begins.
@@ -64,7 +64,7 @@ WITH changed AS (
         discretionary_from = coalesce(u.discretionary_from, j.discretionary_from),
         discretionary_bytes = CASE WHEN u.discretionary_from IS NULL THEN j.discretionary_bytes
             ELSE u.discretionary_bytes END,
-        delayed_redirect = coalesce(u.delayed_redirect, j.delayed_redirect),
+        next_request = coalesce(u.next_request, j.next_request),
         revision = j.revision + (u.effects & 1)
     FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::integer[],
@@ -74,7 +74,7 @@ WITH changed AS (
     ) AS u(
         id, attempt, revision, origins, state, waits, effects, event, event_at, due_at, pause, error,
         failed_attempts, ended, has_bytes, question, asks, home, queue, discretionary_from,
-        discretionary_bytes, notification, delayed_redirect)
+        discretionary_bytes, notification, next_request)
     JOIN jobs o ON o.id = ANY (ARRAY[u.id])
     WHERE j.id = ANY (ARRAY[u.id]) AND j.state = o.state AND j.node IS NOT DISTINCT FROM o.node
         AND strpos(u.origins, CASE WHEN j.node IS NOT NULL THEN 'running' ELSE j.state::text END) > 0

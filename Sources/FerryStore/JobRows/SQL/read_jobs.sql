@@ -1,8 +1,8 @@
 -- Reads jobs by id, finished or not. Locks nothing.
 -- $1 ids, $2 whether to read secrets, payloads and bodies; otherwise they are null and nothing is fetched for
 -- them.
--- Columns 0 to 19 as in claim_jobs.sql; the last one the name of the job's group, null also if that was
--- deleted; 33 the number of connections that the session of a queued job has to
+-- Columns 0 to 19 as in claim_jobs.sql; the last ones the name of the job's group, null also if that was
+-- deleted, and of a job that has bytes the request with which its next attempt begins (NextRequest, sealed); 33 the number of connections that the session of a queued job has to
 -- its host, 0 in a wide claim queue: no limit has held back such a job.
 -- Each job is looked up alone, a finished one in the partition of its id: the planner never turns a subquery
 -- with LIMIT into a join that reads more.
@@ -26,7 +26,8 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
         SELECT n.session_count FROM narrow_claim_queues n WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
         ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement, NULL::uuid AS retried_by,
     CASE WHEN j.job_group IS NOT NULL THEN (
-        SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END AS job_group
+        SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END AS job_group,
+    CASE WHEN j.has_bytes THEN j.next_request END AS next_request
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
@@ -37,7 +38,7 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
     NULL, NULL, j.spec_revision, NULL, j.endpoint_acknowledgement, j.retried_by,
     CASE WHEN j.job_group IS NOT NULL THEN (
-        SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END
+        SELECT g.name FROM job_groups g WHERE g.id = j.job_group) END, NULL
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
     SELECT * FROM finished_jobs WHERE id = u.id LIMIT 1
 ) j

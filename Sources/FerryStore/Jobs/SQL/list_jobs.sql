@@ -33,7 +33,7 @@ SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_a
     w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision,
     w.session_count,
     CASE WHEN NOT $16::boolean THEN w.endpoint_acknowledgement END AS endpoint_acknowledgement,
-    w.retried_by, w.job_group, c.number, w.likeness
+    w.retried_by, w.job_group, NULL::bytea AS next_request, c.number, w.likeness
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
     FROM (

@@ -23,5 +23,5 @@ UPDATE jobs SET
     secrets = CASE WHEN $10::boolean THEN $11::bytea ELSE secrets END,
     payload = CASE WHEN $15::boolean THEN $16::bytea ELSE payload END,
     scope_path = $12::text, is_repeatable = $13::boolean, awaits_host = $14::boolean,
-    delayed_redirect = CASE WHEN NOT $17::boolean THEN delayed_redirect END
+    next_request = CASE WHEN NOT $17::boolean THEN next_request END
 WHERE id = $1::uuid

@@ -1,12 +1,24 @@
-import FerryCore
+/// A dictionary of structured fields (RFC 9651 §3.2). Keeps the values of byte sequences and integers; the
+/// others are only checked.
+public struct StructuredDictionary: Sendable {
+    /// The value of a member.
+    public enum Value: Sendable, Equatable {
+        case bytes([UInt8])
+        case integer(Int64)
+        case other
+    }
 
-/// A dictionary of structured fields (RFC 9651 §3.2). Keeps the members that are byte sequences; the others
-/// are only checked.
-struct StructuredDictionary: Sendable {
-    private(set) var byteSequences: [(key: String, value: [UInt8])] = []
+    /// The members, each key once.
+    public private(set) var members: [(key: String, value: Value)] = []
 
-    /// `nil` if any part of the text is malformed: the whole field has to be ignored then (§4.2).
-    init?(_ text: String) {
+    /// The members that are byte sequences.
+    public var byteSequences: [(key: String, value: [UInt8])] {
+        members.compactMap { if case .bytes(let bytes) = $0.value { ($0.key, bytes) } else { nil } }
+    }
+
+    /// Reads a field; `nil` if any part of the text is malformed: the whole field has to be ignored then
+    /// (§4.2).
+    public init?(_ text: String) {
         var scanner = Scanner(text)
         scanner.skipSpaces()
         while !scanner.isAtEnd {
@@ -14,8 +26,8 @@ struct StructuredDictionary: Sendable {
                 return nil
             }
             // The last one of a key counts (§4.2.2).
-            byteSequences.removeAll { $0.key == key }
-            if case .bytes(let bytes) = value { byteSequences.append((key, bytes)) }
+            members.removeAll { $0.key == key }
+            members.append((key, value))
             scanner.skipBlanks()
             if scanner.isAtEnd { return }
             guard scanner.take(",") else { return nil }
@@ -26,10 +38,7 @@ struct StructuredDictionary: Sendable {
 }
 
 private struct Scanner {
-    enum Value {
-        case bytes([UInt8])
-        case other
-    }
+    typealias Value = StructuredDictionary.Value
 
     private let bytes: [UInt8]
     private var index = 0
@@ -87,7 +96,7 @@ private struct Scanner {
         return nil
     }
 
-    /// §4.2.3.1. Numbers and tokens are recognized by their first character only.
+    /// §4.2.3.1. Decimals and tokens are recognized by their first character only.
     private mutating func item() -> Value? {
         switch next {
         case UInt8(ascii: ":"): return byteSequence()
@@ -95,13 +104,14 @@ private struct Scanner {
         case UInt8(ascii: "%"):
             index += 1
             return string()
-        case UInt8(ascii: "?"), UInt8(ascii: "@"), UInt8(ascii: "-"), UInt8(ascii: "*"):
+        case UInt8(ascii: "?"), UInt8(ascii: "@"), UInt8(ascii: "*"):
             index += 1
             skip(Self.isWordByte)
             return .other
         case let byte? where isTokenByte(byte):
+            let start = index
             skip(Self.isWordByte)
-            return .other
+            return StructuredInteger.read(bytes[start..<index]).map { .integer($0) } ?? .other
         default: return nil
         }
     }
@@ -132,4 +142,16 @@ private struct Scanner {
     private static func isLower(_ byte: UInt8) -> Bool { (0x61...0x7A).contains(byte) }
     private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
     private static func isWordByte(_ byte: UInt8) -> Bool { isTokenByte(byte) || ":/".utf8.contains(byte) }
+}
+
+/// An integer of structured fields (RFC 9651 §3.3.1).
+enum StructuredInteger {
+    /// Returns the number; `nil` if the bytes are something else, or have more than 15 digits.
+    static func read(_ bytes: some Collection<UInt8>) -> Int64? {
+        let digits = bytes.first == UInt8(ascii: "-") ? bytes.dropFirst() : bytes[...]
+        guard (1...15).contains(digits.count), digits.allSatisfy({ (0x30...0x39).contains($0) }) else {
+            return nil
+        }
+        return Int64(String(decoding: bytes, as: UTF8.self))
+    }
 }

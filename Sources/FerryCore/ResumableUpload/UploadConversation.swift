@@ -4,7 +4,7 @@ public struct UploadConversation: Sendable {
     /// Consequence of a response.
     public enum Step: Sendable, Equatable {
         /// Send this request.
-        case next(UploadRequest)
+        case next(ResumableRequest)
         /// The server no longer has the upload: create it again.
         case beginAgain
         /// The server has the whole body, and the response says nothing else about it.
@@ -32,7 +32,7 @@ public struct UploadConversation: Sendable {
     public let byteCount: Int64
     /// Version of the draft to announce.
     private let version: Int
-    private let metadata: UploadMetadata
+    private let metadata: UploadFileDescription
     /// The first byte of the next append.
     public private(set) var offset: Int64 = 0
     /// `true` if the server has got many bytes since the last interruption.
@@ -50,7 +50,7 @@ public struct UploadConversation: Sendable {
     /// Creates a conversation. `version`: of the draft; not used for tus.
     public init(
         _ dialect: UploadDialect, byteCount: Int64, version: Int = UploadDialect.versionOfOddAttempts,
-        metadata: UploadMetadata = UploadMetadata()
+        metadata: UploadFileDescription = UploadFileDescription()
     ) {
         self.dialect = dialect
         self.byteCount = byteCount
@@ -61,7 +61,7 @@ public struct UploadConversation: Sendable {
     // MARK: Requests
 
     /// Returns the bytes of the body that a request has.
-    public func range(of request: UploadRequest) -> Range<Int64> {
+    public func range(of request: ResumableRequest) -> Range<Int64> {
         switch request {
         case .creation: 0..<byteCount
         case .append: offset..<min(byteCount, offset + (appendByteCountMax ?? byteCount))
@@ -70,7 +70,7 @@ public struct UploadConversation: Sendable {
     }
 
     /// Returns the fields of a request that the protocol adds.
-    public func fields(of request: UploadRequest) -> [NameValuePair] {
+    public func fields(of request: ResumableRequest) -> [NameValuePair] {
         switch dialect {
         case .ietf:
             [NameValuePair("Upload-Draft-Interop-Version", String(version))] + draftFields(of: request)
@@ -78,7 +78,7 @@ public struct UploadConversation: Sendable {
         }
     }
 
-    private func draftFields(of request: UploadRequest) -> [NameValuePair] {
+    private func draftFields(of request: ResumableRequest) -> [NameValuePair] {
         switch request {
         case .creation, .emptyCreation:
             [
@@ -95,7 +95,7 @@ public struct UploadConversation: Sendable {
         }
     }
 
-    private func tusFields(of request: UploadRequest) -> [NameValuePair] {
+    private func tusFields(of request: ResumableRequest) -> [NameValuePair] {
         switch request {
         case .creation, .emptyCreation:
             [NameValuePair("Upload-Length", String(byteCount))]
@@ -127,7 +127,7 @@ public struct UploadConversation: Sendable {
     /// bytes that the server can have at most. `mayBeginAgain`: `true` if the body may be sent again from
     /// byte 0.
     public mutating func step(
-        after request: UploadRequest, _ answer: UploadAnswer, hasResource: Bool, sent: Int64,
+        after request: ResumableRequest, _ answer: UploadAnswer, hasResource: Bool, sent: Int64,
         mayBeginAgain: Bool
     ) -> Step {
         switch request {

@@ -26,7 +26,7 @@ struct Hop: Sendable {
 
 /// A request of a resumable upload.
 struct UploadHop: Sendable {
-    let request: UploadRequest
+    let request: ResumableRequest
     let dialect: UploadDialect
     /// Whether the server tells what has arrived, or the request has no effect on the job's target.
     var maySendTwice: Bool

@@ -63,7 +63,7 @@ struct ResumableTransfer {
     /// Returns the attempt's first request. `own`: the job's own, or that of a redirect.
     func first(_ own: Hop) -> Hop { hop(resource == nil ? firstRequest : .offset, own) }
 
-    private var firstRequest: UploadRequest {
+    private var firstRequest: ResumableRequest {
         switch attempt.spec.request.resumableUploads {
         case .tus: .emptyCreation
         case .ietf: .discovery
@@ -71,7 +71,7 @@ struct ResumableTransfer {
         }
     }
 
-    private func hop(_ request: UploadRequest, _ own: Hop) -> Hop {
+    private func hop(_ request: ResumableRequest, _ own: Hop) -> Hop {
         var hop = request.isToResource ? resource ?? own : own
         hop.method = conversation.dialect.method(of: request, own: own.method)
         hop.sendsBody = request.sendsBody
@@ -171,7 +171,7 @@ struct ResumableTransfer {
     }
 
     /// The request that creates a lost upload again: the server has told already that it speaks the protocol.
-    private var creation: UploadRequest {
+    private var creation: ResumableRequest {
         attempt.spec.request.resumableUploads == .ietf ? .emptyCreation : .creation
     }
 
@@ -211,9 +211,9 @@ extension Attempt {
     }
 
     /// Name and type of the source for servers that speak tus.
-    fileprivate var uploadMetadata: UploadMetadata {
-        guard spec.request.resumableUploads == .tus else { return UploadMetadata() }
-        var metadata = UploadMetadata()
+    fileprivate var uploadMetadata: UploadFileDescription {
+        guard spec.request.resumableUploads == .tus else { return UploadFileDescription() }
+        var metadata = UploadFileDescription()
         if case .path(let path)? = spec.source {
             metadata.fileName = path.split(separator: "/").last.map(String.init)
         }

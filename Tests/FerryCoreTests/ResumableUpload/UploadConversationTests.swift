@@ -15,7 +15,7 @@ import Testing
     }
 
     private static func step(
-        _ conversation: inout UploadConversation, _ request: UploadRequest, _ answer: UploadAnswer,
+        _ conversation: inout UploadConversation, _ request: ResumableRequest, _ answer: UploadAnswer,
         hasResource: Bool = true, sent: Int64 = 1_000_000, mayBeginAgain: Bool = true
     ) -> Step {
         conversation.step(
@@ -23,7 +23,7 @@ import Testing
     }
 
     private static func first(
-        _ dialect: UploadDialect, _ request: UploadRequest, _ answer: UploadAnswer, hasResource: Bool = true,
+        _ dialect: UploadDialect, _ request: ResumableRequest, _ answer: UploadAnswer, hasResource: Bool = true,
         sent: Int64 = 1_000_000, mayBeginAgain: Bool = true
     ) -> Step {
         var conversation = UploadConversation(dialect, byteCount: 1_000_000)
@@ -45,7 +45,7 @@ import Testing
         #expect(
             Self.text(upload.fields(of: .emptyCreation))
                 == [version, "Upload-Complete: ?0", "Upload-Length: 100"])
-        for request in [UploadRequest.discovery, .offset, .termination] {
+        for request in [ResumableRequest.discovery, .offset, .termination] {
             #expect(Self.text(upload.fields(of: request)) == [version])
             #expect(upload.range(of: request).isEmpty)
         }
@@ -67,7 +67,7 @@ import Testing
 
     @Test("fields and bytes of the requests of tus")
     func tusRequests() {
-        let metadata = UploadMetadata(fileName: "ä.txt", mediaType: "text/plain")
+        let metadata = UploadFileDescription(fileName: "ä.txt", mediaType: "text/plain")
         var upload = UploadConversation(.tus, byteCount: 100, metadata: metadata)
         let tus = "Tus-Resumable: 1.0.0"
         #expect(
@@ -86,10 +86,10 @@ import Testing
 
     @Test("methods, and requests that leave out the fields of the job's body")
     func methods() {
-        let methods = UploadRequest.allCases.map { UploadDialect.ietf.method(of: $0, own: "PUT") }
+        let methods = ResumableRequest.allCases.map { UploadDialect.ietf.method(of: $0, own: "PUT") }
         #expect(methods == ["OPTIONS", "PUT", "PUT", "HEAD", "PATCH", "DELETE"])
         #expect(UploadDialect.tus.method(of: .emptyCreation, own: "PUT") == "POST")
-        let kept = UploadRequest.allCases.filter { !UploadDialect.ietf.leavesOutContentFields(of: $0) }
+        let kept = ResumableRequest.allCases.filter { !UploadDialect.ietf.leavesOutContentFields(of: $0) }
         #expect(kept == [.creation, .emptyCreation])
         #expect(UploadDialect.tus.leavesOutContentFields(of: .emptyCreation))
     }
@@ -203,7 +203,7 @@ import Testing
 
     @Test("a lost upload is created again once, also after the end of one that cannot be continued")
     func restarts() {
-        for request in [UploadRequest.offset, .append, .termination] {
+        for request in [ResumableRequest.offset, .append, .termination] {
             var upload = UploadConversation(.ietf, byteCount: 100)
             _ = Self.step(&upload, .offset, Self.answer(204, offset: 50))
             #expect(Self.step(&upload, request, Self.answer(404)) == .beginAgain)

@@ -1,5 +1,5 @@
 /// A request of a resumable upload.
-public enum UploadRequest: UInt8, Sendable, CaseIterable {
+public enum ResumableRequest: UInt8, Sendable, CaseIterable {
     /// Asks a server for what it supports (`OPTIONS`).
     case discovery
     /// The job's own request with its whole body, which the server may make resumable.
@@ -35,7 +35,7 @@ extension UploadDialect {
     public static let versions: ClosedRange<Int64> = 6...8
 
     /// Returns the method of a request. `own`: that of the job's request.
-    public func method(of request: UploadRequest, own: String) -> String {
+    public func method(of request: ResumableRequest, own: String) -> String {
         switch request {
         case .discovery: "OPTIONS"
         case .creation: own
@@ -48,7 +48,7 @@ extension UploadDialect {
 
     /// Returns `true` if the job's own fields that describe its body, or are conditions about the target, are
     /// left out of a request.
-    public func leavesOutContentFields(of request: UploadRequest) -> Bool {
+    public func leavesOutContentFields(of request: ResumableRequest) -> Bool {
         switch request {
         case .creation: false
         case .emptyCreation: self == .tus
@@ -58,7 +58,7 @@ extension UploadDialect {
 }
 
 /// Name and type of a file for `Upload-Metadata` of tus.
-public struct UploadMetadata: Sendable, Equatable {
+public struct UploadFileDescription: Sendable, Equatable {
     /// Name of the file, or `nil`.
     public var fileName: String?
     /// Media type, or `nil`.

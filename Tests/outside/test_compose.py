@@ -308,6 +308,8 @@ class UpstreamHandler(http.server.BaseHTTPRequestHandler):
         self.server.seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
         self.answer(201, b"{}", "application/json")
 
+    do_PUT = do_POST
+
     def answer(self, status, body, kind):
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -425,6 +427,13 @@ def test_a_batch_may_be_large(proxy):
     port, upstream = proxy
     status, _, _ = exchange(port, REQUESTS_OF_ALL_SIZES[1])
     assert status == 201 and upstream.seen[-1] == ("/v1/jobs/batch", BATCH)
+
+
+def test_an_upload_has_any_size_and_is_not_gathered(proxy):
+    """The upstream answers after the first byte: no proxy that gathers a body passes that on before the rest is there."""
+    status, _, body = exchange(proxy[0], b"PUT /v1/uploads/x HTTP/1.1\r\nContent-Length: %d\r\nAuthorization: %s\r\n"
+                               % (1 << 40, NO_KEY.encode()) + HEAD + b"\r\nx")
+    assert (status, json.loads(body)["code"]) == (401, "unauthorized")
 
 
 @pytest.mark.parametrize("path, length", [("/v1/jobs", 1 << 20), ("/v1/jobs/batch", 32 << 20)])

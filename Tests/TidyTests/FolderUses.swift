@@ -38,8 +38,8 @@ enum FolderUses {
                 (
                     "Job",
                     [
-                        "Time", "Limits", "Text", "Codec", "Fields", "States", "Errors", "Host", "JobSpec",
-                        "Attempt", "Session", "Quotas", "JobRequest", "Nodes", "Schedule",
+                        "Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "States", "Errors",
+                        "Host", "JobSpec", "Attempt", "Session", "Quotas", "JobRequest", "Nodes", "Schedule",
                     ]
                 ),
                 ("Group", ["Time", "Text", "Codec", "Fields", "JobSpec", "Attempt", "Job"]),

@@ -90,7 +90,7 @@ public final class Attempt: Sendable {
             payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
             retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
-            nextRequest: edit.changesRequest(of: self) ? nil : nextRequest)
+            nextRequest: edit.dropsNextRequest(of: self) ? nil : nextRequest)
     }
 
     /// Scope of the job's own request.
@@ -143,6 +143,13 @@ public struct AttemptEdit: Sendable {
     /// Returns `true` if the edited job sends another request than the attempt.
     public func changesRequest(of attempt: Attempt) -> Bool {
         spec.request != attempt.spec.request || secrets != attempt.secrets
+    }
+
+    /// Returns `true` if the request with which an attempt begins no longer belongs to the job. An upload
+    /// goes on with other credentials, or another signature of its URL.
+    public func dropsNextRequest(of attempt: Attempt) -> Bool {
+        spec.kind == .upload
+            ? !isSameLink(spec.request.url, attempt.spec.request.url) : changesRequest(of: attempt)
     }
 }
 

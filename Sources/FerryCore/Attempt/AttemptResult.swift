@@ -47,8 +47,8 @@ public final class AttemptResult: Sendable {
     /// none, or it is in a managed file.
     public let rejectedBody: [UInt8]?
 
-    /// Creates a result. `leavesBytes` is implied by `partialDownload` and `upload`. `rejected`: the stored body of the
-    /// response that has rejected an upload, or `nil`.
+    /// Creates a result. `leavesBytes` is implied by `partialDownload` and `upload`. `rejected`: the stored
+    /// body of the response that has rejected an upload, or `nil`.
     public convenience init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false,
@@ -101,8 +101,9 @@ public final class AttemptResult: Sendable {
         if case .asked = outcome { isOutdated = changesRequest }
         return AttemptResult(
             attempt.edited(by: edit), isOutdated ? .released : outcome, response, (bytesReceived, bytesSent),
-            trace, leavesBytes: leavesBytes, partialDownload, changesRequest ? nil : upload,
-            endedAtOtherHost: endedAtOtherHost, hostResponse, home: isOutdated ? nil : home,
+            trace, leavesBytes: leavesBytes, partialDownload,
+            edit.dropsNextRequest(of: attempt) ? nil : upload, endedAtOtherHost: endedAtOtherHost,
+            hostResponse, home: isOutdated ? nil : home,
             lentSeconds: lentSeconds,
             changesRequest ? nil : delayedRedirect, rejected: nil, rejectedBody: rejectedBody)
     }

@@ -173,9 +173,9 @@ public struct JobSpec: FieldObject {
         var resumeData: ResumeText?
         visitor.field(
             "resume_data", &resumeData, .of(.never, kinds: [.download, .upload], isWriteOnly: true),
-            "What a cancelled or failed job of the same kind and URL has shown: the download resumes from its "
-                + "bytes, the upload at the offset that its server tells, or it begins at 0 if they are gone. "
-                + "Without request.url, the URL is that of this job.")
+            "What a cancelled or failed job of the same kind and URL has shown: the download resumes from "
+                + "its bytes, the upload at the offset that its server tells, or it begins at 0 if they are "
+                + "gone. Without request.url, the URL is that of this job.")
     }
 }
 

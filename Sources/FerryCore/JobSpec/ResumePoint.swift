@@ -73,7 +73,7 @@ public struct ResumePoint: Sendable, Equatable {
     /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed
     /// URLs do.
     public func allows(_ link: String) -> Bool {
-        [url, originalURL].contains { $0?.prefix { $0 != "?" } == link.prefix { $0 != "?" } }
+        [url, originalURL].contains { $0.map { isSameLink($0, link) } ?? false }
     }
 
     /// Returns the original request of a job that resumes from here, or `nil` if its URL is the same.

@@ -231,7 +231,8 @@ public enum Limits {
     /// If exceeded: `response_too_large`. libcurl has further limits (`HeadBounds`).
     public static let responseHeaderByteCountMax = 64 << 10
     /// Lines of a response head, its trailers and interim responses.
-    /// If exceeded: `response_too_large`. A line of four bytes takes many times as much memory.
+    /// If exceeded: `response_too_large`. A line of four bytes takes many times as much memory. Each 104 of
+    /// an upload counts alone.
     public static let responseHeaderLineCountMax = 1_000
     /// `redirects.max`.
     /// If exceeded: 422.

@@ -11,6 +11,8 @@ public enum UploadDialect: String, Sendable {
 public struct ResumableUpload: Sendable, Equatable {
     /// The protocol that the server speaks.
     public let dialect: UploadDialect
+    /// URL of the job whose upload it is.
+    public let target: String
     /// Address of the upload, with its user information.
     public let url: String
     /// `true` if credentials are sent to that address.
@@ -24,10 +26,12 @@ public struct ResumableUpload: Sendable, Equatable {
 
     /// Creates an upload.
     public init(
-        dialect: UploadDialect, url: String, keepsCredentials: Bool, byteCount: Int64, body: String,
+        dialect: UploadDialect, target: String, url: String, keepsCredentials: Bool, byteCount: Int64,
+        body: String,
         boundary: String? = nil
     ) {
         self.dialect = dialect
+        self.target = target
         self.url = url
         self.keepsCredentials = keepsCredentials
         self.byteCount = byteCount
@@ -43,6 +47,7 @@ extension ResumableUpload {
     func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("protocol", dialect.rawValue)
+        writer.member("target", target)
         writer.member("url", url)
         writer.member("keeps_credentials", keepsCredentials)
         writer.member("size", byteCount)
@@ -54,11 +59,12 @@ extension ResumableUpload {
     /// Reads what `write` wrote; `nil` for anything else.
     init?(_ json: JSON) {
         guard let dialect = json["protocol"]?.string.flatMap(UploadDialect.init),
-            let url = json["url"]?.string,
+            let target = json["target"]?.string, let url = json["url"]?.string,
             let byteCount = json["size"]?.integer, let body = json["body"]?.string
         else { return nil }
         self.init(
-            dialect: dialect, url: url, keepsCredentials: json["keeps_credentials"]?.bool ?? false,
+            dialect: dialect, target: target, url: url,
+            keepsCredentials: json["keeps_credentials"]?.bool ?? false,
             byteCount: byteCount, body: body, boundary: json["boundary"]?.string)
     }
 }

@@ -81,11 +81,12 @@ struct RequestBody {
     func check() throws(TransferError) { try source?.check() }
 
     /// Finishes an upload whose response is accepted. `wasSentBefore`: an earlier attempt has sent the body,
-    /// and this one has asked for the outcome only. `reply` is called at once, or on a file thread as soon as
+    /// and this one has asked for the outcome only. `offset`: at which it has continued the upload of
+    /// an earlier one. `reply` is called at once, or on a file thread as soon as
     /// the source is hashed.
     func finish(
         _ integrity: JobSpec.Integrity, isDelimited: Bool, wasSentBefore: Bool,
-        _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
+        resumedAt offset: Int64?, _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
     ) throws(TransferError) {
         guard let source, source.isSent || wasSentBefore else {
             throw TransferError(
@@ -98,11 +99,9 @@ struct RequestBody {
         source.whenHashed { tail in
             do throws(TransferError) {
                 if let failure = tail?.failure { throw failure }
-                reply(
-                    .stored(
-                        TransferResult(
-                            size: size, sha256: try digests.finish(),
-                            verified: verified)))
+                var result = TransferResult(size: size, sha256: try digests.finish(), verified: verified)
+                result.resumedAtOffset = offset
+                reply(.stored(result))
             } catch {
                 reply(.storageFailed(error))
             }

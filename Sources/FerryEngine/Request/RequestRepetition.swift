@@ -6,8 +6,8 @@ struct RequestRepetition: Sendable {
     /// Whether the job allows to repeat requests that are not idempotent.
     let allowsAll: Bool
     private let hasActed: Bool
-    /// Whether this very request may be sent twice: it is idempotent, or the job allows it, or the server of a
-    /// resumable upload tells what has arrived.
+    /// Whether this very request may be sent twice: it is idempotent, or the job allows it, or the server of
+    /// a resumable upload tells what has arrived.
     let maySendTwice: Bool
 
     init(_ spec: JobSpec, _ hop: Hop) {

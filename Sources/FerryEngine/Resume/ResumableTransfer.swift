@@ -21,8 +21,8 @@ struct ResumableTransfer {
     /// the same.
     private(set) var stored: ResumableUpload?
 
-    /// `nil` if the attempt's body is sent without such a protocol. Throws `request_not_repeatable` if the job
-    /// demands one and the body cannot be read again.
+    /// `nil` if the attempt's body is sent without such a protocol. Throws `request_not_repeatable` if the
+    /// job demands one and the body cannot be read again.
     init?(
         _ attempt: Attempt, _ contents: BodyContents, _ body: BodyReader?, _ judge: ResponseJudge
     ) throws(TransferError) {
@@ -48,7 +48,8 @@ struct ResumableTransfer {
             hasDroppedUpload = false
             return
         }
-        guard earlier.dialect == dialect, earlier.byteCount == byteCount, earlier.body == contents.identity,
+        guard earlier.dialect == dialect, earlier.byteCount == byteCount,
+            isSameLink(earlier.target, attempt.spec.request.url), earlier.body == contents.identity,
             let hop = Hop(earlier), (try? judge.check(hop.url)) != nil
         else {
             hasDroppedUpload = true
@@ -122,7 +123,8 @@ struct ResumableTransfer {
         resource = found
         guard let identity = contents.identity else { return }
         stored = ResumableUpload(
-            dialect: conversation.dialect, url: found.target.string, keepsCredentials: found.keepsCredentials,
+            dialect: conversation.dialect, target: attempt.spec.request.url, url: found.target.string,
+            keepsCredentials: found.keepsCredentials,
             byteCount: conversation.byteCount, body: identity, boundary: contents.boundary)
     }
 

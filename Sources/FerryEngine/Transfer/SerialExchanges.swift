@@ -260,7 +260,7 @@ final class SerialExchanges: AttemptExchanges {
         // No response could prove that the earlier bytes belong to this request.
         if PartialRecord.identity(of: request) != PartialRecord.identity(of: before) { dropBytes() }
         exchange.hop.digest = nil
-        if request.url != before.url { upload?.forget() }
+        if !isSameLink(request.url, before.url) { upload?.forget() }
         guard request.url != before.url, !exchange.hop.hasActed || attempt.spec.allowsAnyRepetition
         else { return }
         let hop = ownHop

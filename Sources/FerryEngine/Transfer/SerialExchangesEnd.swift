@@ -100,7 +100,7 @@ extension SerialExchanges {
                 let (key, onLoop) = (running.key, loop.runner)
                 try body.finish(
                     attempt.spec.integrity, isDelimited: isDelimited,
-                    wasSentBefore: first?.hasDroppedBody ?? false
+                    wasSentBefore: first?.hasDroppedBody ?? false, resumedAt: progress.resumedAtOffset
                 ) { event in onLoop { $0.handle(event, for: key) } }
                 return
             }

@@ -88,7 +88,8 @@ struct TransactionMeter {
         let hop = request.hop
         var metrics = TransactionMetrics(fetchStart: (start - attemptStart) / 1_000)
         if !request.isOwn { metrics.request = .init(method: hop.method, url: hop.url.string) }
-        metrics.status = info.status == 0 ? nil : info.status
+        // An interim response is none.
+        metrics.status = info.status < 200 && info.status != 101 ? nil : info.status
         metrics.networkProtocol = info.networkProtocol
         metrics.isProxyConnection = isProxyConnection
         metrics.isReusedConnection =

@@ -92,7 +92,8 @@ final class QueueState: Sendable {
         send(
             AttemptResult(
                 attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
-                leavesBytes: leavesBytes))
+                leavesBytes: leavesBytes,
+                upload: leavesBytes ? attempt.upload : nil))
     }
 
     private func endSubmitted(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {

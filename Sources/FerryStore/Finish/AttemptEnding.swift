@@ -147,7 +147,8 @@ enum AttemptEnding: Sendable {
                 record.body = result.rejectedBody
             }
         }
-        let leavesBytes = result.leavesBytes && !result.ranFull
+        let isUnkept = attempt.spec.kind == .upload && result.upload == nil
+        let leavesBytes = result.leavesBytes && !result.ranFull && !isUnkept
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt, result.upload)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
         let ended = result.packedLast(attemptError ?? record.storedError, at: now, seal)

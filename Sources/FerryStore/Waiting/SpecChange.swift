@@ -16,6 +16,12 @@ extension JobRequest {
         secrets != before.secrets || spec.request != before.spec.request
             || spec.redirects != before.spec.redirects
     }
+
+    /// As `AttemptEdit.dropsNextRequest`.
+    fileprivate func dropsNextRequest(of before: JobRequest) -> Bool {
+        spec.kind == .upload
+            ? !isSameLink(spec.request.url, before.spec.request.url) : sendsOtherRequests(than: before)
+    }
 }
 
 extension Parameters {
@@ -61,7 +67,7 @@ extension Parameters {
         parameters.appendClaimFlags(of: spec)
         parameters.append(bool: draft.replacesPayload)
         parameters.append(bytea: draft.payload)
-        parameters.append(bool: draft.sendsOtherRequests(than: before))
+        parameters.append(bool: draft.dropsNextRequest(of: before))
         return parameters
     }
 }

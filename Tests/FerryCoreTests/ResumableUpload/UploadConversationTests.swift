@@ -239,7 +239,8 @@ import Testing
     func stored() throws {
         for boundary in [nil, "ferry-1"] {
             let upload = ResumableUpload(
-                dialect: .tus, url: "https://u:p@a.example/x", keepsCredentials: true, byteCount: 5,
+                dialect: .tus, target: "https://example.org/a", url: "https://u:p@a.example/x",
+                keepsCredentials: true, byteCount: 5,
                 body: "5:ab", boundary: boundary)
             let next = NextRequest.upload(upload)
             #expect(try NextRequest(sealed: next.encode(.inverted), opening: .inverted) == next)

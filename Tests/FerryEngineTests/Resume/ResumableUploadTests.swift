@@ -192,7 +192,8 @@ import Testing
         try Self.with { origin, fixture, notes in
             origin.set(fates: [.cut(100)])
             let upload = ResumableUpload(
-                dialect: .ietf, url: origin.url + "/u/9", keepsCredentials: true,
+                dialect: .ietf, target: "https://example.org/a", url: origin.url + "/u/9",
+                keepsCredentials: true,
                 byteCount: Int64(Self.bytes.count), body: "x")
             // Another body: the server is not asked.
             fixture.engine.begin([

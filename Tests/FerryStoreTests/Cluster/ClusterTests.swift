@@ -178,7 +178,7 @@ struct ClusterTests {
     }
 
     @Test(
-        "a job whose node died before its POST was sent, or whose server keeps the upload, goes on; else it fails"
+        "a job whose node died goes on if its POST was not sent, or its server keeps the upload, else it fails"
     )
     func unsentRequest() throws {
         let upload = NextRequest.upload(UploadNoteTests.upload)

@@ -9,7 +9,8 @@ import Testing
 /// The address of an upload, from the attempt that has learnt it to those that continue the upload.
 @Suite(.onOwnThread) struct UploadNoteTests {
     static let upload = ResumableUpload(
-        dialect: .ietf, url: "https://example.org/u/1", keepsCredentials: true, byteCount: 5, body: "5:x")
+        dialect: .ietf, target: "https://example.org/a", url: "https://example.org/u/1",
+        keepsCredentials: true, byteCount: 5, body: "5:x")
 
     private let database: TestDatabase
 
@@ -45,6 +46,30 @@ import Testing
         #expect(fourth.upload == nil)
         second.end(fourth, success)
         #expect(try RowCheck.brokenRules(url: database.url).isEmpty)
+    }
+
+    @Test("an upload goes on with another query of its URL, and begins again at another URL")
+    func edits() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let id = try node.submit(newJob(kind: .upload, method: "PUT", attemptCountMax: 9)).id
+        for (url, isKept) in [("https://example.org/a?signature=2", true), ("https://example.org/b", false)] {
+            let attempt = try node.attempt()
+            try note(Self.upload, of: attempt, on: node)
+            _ = try wait { reply in
+                node.store.jobCommands.edit(
+                    id, tenant: "acme",
+                    { draft throws(InvalidFields) in
+                        var draft = draft
+                        draft.spec.request = .init(url: url, method: "PUT")
+                        return draft
+                    }, reply: reply)
+            }.get().get()
+            node.end(attempt, failure())
+            let next = try node.attempt()
+            #expect(next.spec.request.url == url && next.upload == (isKept ? Self.upload : nil))
+            node.end(next, failure())
+        }
     }
 
     @Test("a note that the server keeps the upload takes the note back that a request must not be sent twice")

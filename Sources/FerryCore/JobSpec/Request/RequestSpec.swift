@@ -50,8 +50,8 @@ extension JobSpec {
             visitor.field(
                 "method", &method, .method,
                 .of(.answered, column: "is_repeatable", identifiesBytes: true),
-                "Method. By default GET, for uploads PUT, with tus POST. With a body, it must be named and be neither GET "
-                    + "nor HEAD.")
+                "Method. By default GET, for uploads PUT, with tus POST. With a body, it must be named and "
+                    + "be neither GET nor HEAD.")
             headerFields(
                 &visitor, &headers, .of(.always, identifiesBytes: true),
                 "Header fields with one value for each name. Host: only in a job that an admin key submits. "

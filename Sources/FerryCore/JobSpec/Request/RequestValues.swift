@@ -208,7 +208,8 @@ struct ResumeText: FieldValue {
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
         let lengths = TextRule(1...Limits.resumeDataByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
-        if place.context.kind ?? .download != .download || place.context.requestMethod ?? "GET" != "GET" {
+        let kind = place.context.kind ?? .download
+        guard kind == .upload || kind == .download && place.context.requestMethod ?? "GET" == "GET" else {
             return place.fail("invalid_combination", "Only a download with GET resumes.")
         }
         guard place.context.openResumeData(text) else {

@@ -7,7 +7,8 @@
 -- (column `queue`), $8 urgency, $9 whether it needs a confirmation before it begins, used if no question is
 -- open, $10 whether the secrets change, $11 new sealed secrets or null, $12 path of its scope, $13 whether
 -- its request may be repeated, $14 whether it waits for its host, $15 whether the inline body changes, $16
--- new inline body or null, $17 whether the request changes, so that no redirect of the former one counts.
+-- new inline body or null, $17 whether the request with which the next attempt was to begin no longer
+-- belongs to the job.
 WITH replaced AS (
     INSERT INTO earlier_specs (job, last_revision, spec)
     SELECT id, revision - 1, spec FROM jobs WHERE id = $1::uuid AND spec <> $2::text

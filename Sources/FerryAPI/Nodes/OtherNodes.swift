@@ -13,7 +13,7 @@ package protocol OtherNodes: Sendable {
     /// Returns the running jobs of the other nodes, at most two seconds old: those of `jobs`, or all of them
     /// if `jobs` is `nil`. Asks the nodes again if that is older than a second: a first call returns nothing.
     func running(_ jobs: Set<JobID>?) -> [RunningTransfer]
-    /// Sends a client's request for a job on to a node, and replies with the response as it arrives.
+    /// Sends a client's request on to a node, and replies with the response as it arrives.
     func forward(
         _ request: ForwardedRequest, to node: NodeID,
         reply: @escaping @Sendable (Result<Response, ForwardFailure>) -> Void)
@@ -21,7 +21,7 @@ package protocol OtherNodes: Sendable {
 
 /// A client's request that another node answers.
 package struct ForwardedRequest: Sendable {
-    /// `GET` or `HEAD`.
+    /// Method of the operation.
     package let method: String
     /// The request target as received, with its query.
     package let target: String
@@ -30,6 +30,28 @@ package struct ForwardedRequest: Sendable {
     /// Role and tenant of the client.
     package let role: Role
     package let tenant: String
+    /// The body; `nil` if there is none.
+    package var body: ForwardedBody?
+
+    init(_ head: RequestHead, for principal: Principal) {
+        method = head.uploadMethod
+        target = head.target
+        role = principal.role
+        tenant = principal.tenant
+        var fields = [(name: "X-Request-Id", value: head.requestID)]
+        for name in Self.fieldNames { fields += head.fields.all(name).map { (name, $0) } }
+        self.fields = fields
+    }
+
+    /// The fields that an answer depends on.
+    private static let fieldNames = [
+        "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
+        "Accept", "Prefer",
+        // Of uploads.
+        "Content-Type", "Content-Disposition", "Content-Digest", "Repr-Digest", "Upload-Offset",
+        "Upload-Length", "Upload-Complete", "Upload-Incomplete", "Upload-Draft-Interop-Version",
+        "Upload-Metadata", "Upload-Checksum", "Upload-Defer-Length", "Upload-Concat", "Tus-Resumable",
+    ]
 }
 
 /// Reason for which another node has not answered a client's request.
@@ -38,6 +60,19 @@ package enum ForwardFailure: Error, Sendable {
     case unavailable(NodeUnavailable)
     /// The tenant has as many requests under way as it leaves to others: up to `quota`.
     case hasTooMany(quota: Int)
+
+    var problem: Problem {
+        switch self {
+        case .unavailable(let failure): return Problem(failure)
+        case .hasTooMany(let quota):
+            var problem = Problem(
+                .overloaded,
+                "The tenant has as many requests to other nodes under way as it leaves to others, or "
+                    + "\(quota); try again later.")
+            problem.fields = quotaFields("nodes", quota: Int64(quota), seconds: 1)
+            return problem
+        }
+    }
 }
 
 /// For a service without other nodes.
@@ -69,26 +104,12 @@ extension RequestContext {
         to node: NodeID, by others: any OtherNodes,
         otherwise: (@Sendable () -> Void)? = nil
     ) {
-        let names = [
-            "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
-            "Accept", "Prefer",
-        ]
-        var fields = [(name: "X-Request-Id", value: head.requestID)]
-        for name in names { fields += self.fields.all(name).map { (name, $0) } }
-        let request = ForwardedRequest(
-            method: head.method, target: head.target, fields: fields, role: principal.role, tenant: tenant)
-        others.forward(request, to: node) { result in
+        others.forward(ForwardedRequest(head, for: principal), to: node) { result in
             switch result {
             case .success(let response): send(response)
             case .failure(.unavailable(let failure)):
                 if let otherwise { otherwise() } else { fail(Problem(failure)) }
-            case .failure(.hasTooMany(let quota)):
-                var problem = Problem(
-                    .overloaded,
-                    "The tenant has as many requests to other nodes under way as it leaves to others, or "
-                        + "\(quota); try again later.")
-                problem.fields = quotaFields("nodes", quota: Int64(quota), seconds: 1)
-                fail(problem)
+            case .failure(let failure): fail(failure.problem)
             }
         }
     }

@@ -193,8 +193,7 @@ package final class API: RequestHandler {
 
     /// Returns how to read the body of a request, or the response that refuses the request before its body.
     package func plan(_ head: RequestHead) -> BodyPlan {
-        // Such a request has no body.
-        if isFromNode(head) { return .collect(limit: 0) }
+        if let nodes, isFromNode(head) { return nodes.plan(head) }
         switch router.match(method: head.uploadMethod, path: head.path) {
         case .route(let index):
             let route = routes[index]
@@ -235,7 +234,7 @@ package final class API: RequestHandler {
             try needPlainBody(head.fields)
             return .stream(
                 try handlers.uploads.sink(
-                    route.operation, head, try route.parameters(head), tenant: principal.tenant))
+                    route.operation, head, try route.parameters(head), for: principal, isFromNode: false))
         } catch {
             return .refuse(error.response(requestID: head.requestID))
         }

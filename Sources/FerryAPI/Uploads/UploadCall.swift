@@ -4,8 +4,10 @@ internal import HTTPServer
 /// A request for a staged upload, and the responses to it in the form of its protocol.
 struct UploadCall: Sendable {
     let style: UploadProtocol
-    let tenant: String
-    let requestID: String
+    let head: RequestHead
+    let principal: Principal
+    /// `true` if another node has sent the request on behalf of its client: it is not sent on.
+    let isFromNode: Bool
     /// The upload in the path; `nil` for one without a name that is created.
     let reference: UploadReference?
     /// Identifier of an upload that the request creates.
@@ -17,6 +19,8 @@ struct UploadCall: Sendable {
     /// Bytes of an upload at most; `nil` for no limit.
     let byteCountMax: Int64?
 
+    var tenant: String { principal.tenant }
+    var requestID: String { head.requestID }
     /// Name of an upload that the request creates.
     var name: String? { if case .name(let name) = reference { name } else { nil } }
 

@@ -11,13 +11,14 @@ final class UploadHandlers: Sendable {
 
     /// Returns the receiver of the body of a request for the operation.
     func sink(
-        _ operation: Operation, _ head: RequestHead, _ parameters: [String], tenant: String
+        _ operation: Operation, _ head: RequestHead, _ parameters: [String], for principal: Principal,
+        isFromNode: Bool
     ) throws(Problem) -> UploadTransfer {
         let reader = UploadRequestReader(contentLength: head.contentLength, hasBody: head.expectsBody) {
             head.fields.all($0)
         }
         do throws(UploadRefusal) {
-            let call = call(try reader.style, head, parameters, tenant: tenant)
+            let call = call(try reader.style, head, parameters, for: principal, isFromNode: isFromNode)
             let request =
                 operation == .continueUpload
                 ? try reader.append(call.style) : try reader.creation(call.style)
@@ -37,10 +38,11 @@ final class UploadHandlers: Sendable {
     private static let nameRule = "The name of an upload must have \(UploadName.rule)."
 
     private func call(
-        _ style: UploadProtocol, _ head: RequestHead, _ parameters: [String], tenant: String
+        _ style: UploadProtocol, _ head: RequestHead, _ parameters: [String], for principal: Principal,
+        isFromNode: Bool
     ) -> UploadCall {
         UploadCall(
-            style: style, tenant: tenant, requestID: head.requestID,
+            style: style, head: head, principal: principal, isFromNode: isFromNode,
             reference: parameters.first.flatMap { UploadReference($0) }, newID: services.identifiers.make(),
             contentLength: head.expectsBody ? head.contentLength : 0, byteCountMax: services.byteCountMax)
     }
@@ -49,7 +51,9 @@ final class UploadHandlers: Sendable {
     func takeEmpty(_ operation: Operation) -> Route.Handler {
         { [self] request throws(Problem) in
             if operation == .createUpload, try concatenates(request) { return }
-            let transfer = try sink(operation, request.head, request.parameters, tenant: request.tenant)
+            let transfer = try sink(
+                operation, request.head, request.parameters, for: request.principal,
+                isFromNode: request.isFromNode)
             transfer.attach(StreamWaker {})
             transfer.finish(
                 Responder { response in
@@ -76,8 +80,11 @@ final class UploadHandlers: Sendable {
     func read(_ request: RequestContext) throws(Problem) {
         let call = try call(request)
         try find(request) { [self] upload in
-            guard request.head.method == "HEAD", !upload.isComplete, upload.node == services.node else {
+            guard request.head.method == "HEAD", !upload.isComplete else {
                 return show(upload, call, request)
+            }
+            if let owner = request.belongs(to: upload.node, among: services.others) {
+                return request.forward(to: owner, by: services.others)
             }
             let visit = UploadVisit()
             services.queue.enter(upload.id, visit) { [self] in
@@ -159,17 +166,26 @@ final class UploadHandlers: Sendable {
         default: throw Problem(.invalidParameter, "force must be true or false.")
         }
         try find(request) { [self] upload in
-            guard upload.node == services.node else { return request.fail(call.elsewhere(upload.node)) }
-            let visit = UploadVisit()
-            services.queue.enter(upload.id, visit) { [self] in
-                services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {
-                    [self] result in
-                    if case .success = result { services.files?.remove(upload.id) }
-                    services.queue.leave(upload.id, visit)
-                    switch result {
-                    case .success: request.send(call.deleted)
-                    case .failure(let error): request.fail(error)
-                    }
+            if let owner = request.belongs(to: upload.node, among: services.others) {
+                // A node that is gone removes the file when it comes back.
+                return request.forward(to: owner, by: services.others) { [self] in
+                    delete(upload, call, request, isForced: isForced)
+                }
+            }
+            delete(upload, call, request, isForced: isForced)
+        }
+    }
+
+    private func delete(_ upload: StagedUpload, _ call: UploadCall, _ request: RequestContext, isForced: Bool) {
+        let visit = UploadVisit()
+        services.queue.enter(upload.id, visit) { [self] in
+            services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {
+                [self] result in
+                if case .success = result { services.files?.remove(upload.id) }
+                services.queue.leave(upload.id, visit)
+                switch result {
+                case .success: request.send(call.deleted)
+                case .failure(let error): request.fail(error)
                 }
             }
         }
@@ -188,7 +204,9 @@ final class UploadHandlers: Sendable {
         let head = request.head
         let reader = UploadRequestReader(contentLength: 0, hasBody: false) { head.fields.all($0) }
         do throws(UploadRefusal) {
-            return call(try reader.style, head, request.parameters, tenant: request.tenant)
+            return call(
+                try reader.style, head, request.parameters, for: request.principal,
+                isFromNode: request.isFromNode)
         } catch {
             throw Problem(error)
         }

@@ -9,6 +9,8 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         /// The upload is being looked up, created or opened.
         case preparing
         case receiving(any UploadFileWriter)
+        /// The upload is on another node, which gets the body; `nil` if there is none.
+        case forwarding(ForwardedBody?)
         /// The request has ended while it was prepared.
         case abandoned
         /// The last bytes are being written, or everything is done.
@@ -29,6 +31,8 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         var hasTurn = false
         var isCounted = false
         var receivedByteCount: Int64 = 0
+        /// The body on its way to another node, after the request has ended.
+        var forwarded: ForwardedBody?
         /// The store is being told a durable offset.
         var isAdvancing = false
     }
@@ -61,19 +65,20 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     func begin() -> SinkStart {
         state.withLock { state in
             if let response = state.response { return .refuse(response) }
-            guard case .receiving = state.stage else { return .wait }
-            return .ready(interim: fields == nil ? nil : state.upload.flatMap(call.interim))
+            switch state.stage {
+            case .receiving: return .ready(interim: fields == nil ? nil : state.upload.flatMap(call.interim))
+            case .forwarding: return .ready()
+            case .preparing, .abandoned, .ending: return .wait
+            }
         }
     }
 
     func refusal() -> Response? { state.withLock { $0.response } }
 
     func receive(_ bytes: UnsafeRawBufferPointer) -> Int {
-        let (writer, before) = state.withLock { state -> ((any UploadFileWriter)?, Int64) in
-            guard case .receiving(let writer) = state.stage else { return (nil, 0) }
-            return (writer, state.receivedByteCount)
-        }
-        guard let writer else { return bytes.count }
+        let (stage, before) = state.withLock { ($0.stage, $0.receivedByteCount) }
+        if case .forwarding(let forwarded?) = stage { return unsafe forwarded.take(bytes) }
+        guard case .receiving(let writer) = stage else { return bytes.count }
         do throws(Problem) {
             try needRoom(for: before + Int64(bytes.count), isWhole: false)
         } catch {
@@ -124,7 +129,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     private func prepare(created: Created<StagedUpload>, _ draft: StagedUpload) {
         let found = created.record
         guard !created.isNew else { return enter(found.id) { [self] in open(found) } }
-        guard found.node == services.node else { return abandon(call.elsewhere(found.node)) }
+        guard found.node == services.node else { return forward(to: found.node) }
         guard !found.isComplete else { return compare(found) }
         enter(found.id) { [self] in
             var upload = found
@@ -138,13 +143,48 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         services.store.upload(
             reference, tenant: call.tenant,
             reply: onSuccess { [self] found in
-                guard found.node == services.node else { return abandon(call.elsewhere(found.node)) }
+                guard found.node == services.node else { return forward(to: found.node) }
                 enter(found.id) { [self] in
                     // The request before has kept its bytes since.
                     services.store.upload(.id(found.id), tenant: call.tenant, reply: onSuccess(append))
                 }
             })
     }
+
+    /// Sends the request on to the node that has the upload.
+    private func forward(to node: NodeID) {
+        guard !call.isFromNode else { return abandon(call.elsewhere(node)) }
+        let forwarded =
+            call.contentLength == 0
+            ? nil : ForwardedBody(byteCount: call.contentLength) { [weak self] in self?.wake() }
+        let (isStarted, isFinished) = state.withLock { state -> (Bool, Bool) in
+            guard case .preparing = state.stage else { return (false, false) }
+            state.stage = .forwarding(forwarded)
+            return (true, state.responder != nil)
+        }
+        // The other node counts the bytes and the request.
+        release()
+        guard isStarted else { return }
+        if isFinished { forwarded?.end() }
+        var request = ForwardedRequest(call.head, for: call.principal)
+        request.body = forwarded
+        services.others.forward(request, to: node) { [self] result in
+            switch result {
+            case .success(let response):
+                CollectedResponse.collect(response) { [self] response in
+                    respond(response ?? call.response(Self.cutOff(node)))
+                }
+            case .failure(let failure): respond(call.response(failure.problem))
+            }
+        }
+        wake()
+    }
+
+    private static func cutOff(_ node: NodeID) -> Problem {
+        Problem(NodeUnavailable(node, .doesNotAnswer, heartbeatAt: nil))
+    }
+
+    private func wake() { state.withLock { $0.waker }?.wake() }
 
     private func append(to upload: StagedUpload) {
         let offset = body.offset
@@ -270,7 +310,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
             state.stage = .ending
             return (writer, state.upload, state.existing, body.offset + state.receivedByteCount)
         }
-        guard let (writer, upload, existing, end) = work else { return }
+        guard let (writer, upload, existing, end) = work else { return endForwarding() }
         if let existing {
             return writer.end(.complete(reprDigest: nil)) { [self] result in
                 leave()
@@ -299,6 +339,10 @@ final class UploadTransfer: RequestSink, UploadOccupant {
             case .failure(let error): settle(writer, upload, error, isProven: writer.durableByteCount < end)
             }
         }
+    }
+
+    private func endForwarding() {
+        if case .forwarding(let forwarded?) = state.withLock({ $0.stage }) { forwarded.end() }
     }
 
     private func store(_ written: WrittenUpload, _ upload: StagedUpload) {
@@ -341,7 +385,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
                 state.stage = .ending
                 return (state.upload, writer, false)
             case .abandoned: return (nil, nil, true)
-            case .ending: return (nil, nil, false)
+            case .forwarding, .ending: return (nil, nil, false)
             }
         }
         // No file was opened.
@@ -389,9 +433,14 @@ final class UploadTransfer: RequestSink, UploadOccupant {
                 state.stage = .abandoned
                 // Who has the turn opens the file, and ends then.
                 return (nil, !state.hasTurn)
+            case .forwarding(let forwarded):
+                state.stage = .ending
+                state.forwarded = forwarded
+                return (nil, false)
             case .abandoned, .ending: return (nil, false)
             }
         }
+        state.withLock { $0.forwarded.take() }?.cancel()
         if let writer {
             writer.end(.keep) { [self] _ in keep(writer) }
         } else if isWaiting {
@@ -401,8 +450,13 @@ final class UploadTransfer: RequestSink, UploadOccupant {
 
     /// Gives back what the request has, once. `offset`: durable bytes of the upload.
     private func leave(at offset: Int64? = nil) {
+        state.withLock { $0.stage = .ending }
+        release(at: offset)
+    }
+
+    private func release(at offset: Int64? = nil) {
         let (entered, upload, isCounted) = state.withLock { state -> (UploadID?, StagedUpload?, Bool) in
-            defer { (state.entered, state.isCounted, state.stage) = (nil, false, .ending) }
+            defer { (state.entered, state.isCounted) = (nil, false) }
             return (state.entered, state.upload, state.isCounted)
         }
         if isCounted {

@@ -4,8 +4,9 @@ import FerryCore
 import HTTPServer
 import Synchronization
 
-/// The response of another node on its way to a client. It is read from the node only as fast as the client
-/// reads it, and ends as it ends there: an incomplete body is incomplete for the client too.
+/// The response of another node on its way to a client, and the body of the client's request on its way to
+/// that node. The response is read from the node only as fast as the client reads it, and ends as it ends
+/// there: an incomplete body is incomplete for the client too.
 ///
 /// Unchecked: only the thread of the loop uses `transfer`, `head`, `hasReplied` and `progressed`.
 final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable {
@@ -34,6 +35,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
     private let client: NodeClient
     private let peer: PeerNode
     private let isHead: Bool
+    private let body: ForwardedBody?
     private let ended: @Sendable () -> Void
     private let reply: @Sendable (Result<Response, ForwardFailure>) -> Void
     private let state = Mutex(State())
@@ -47,18 +49,21 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
 
     /// `ended`: called once, when the request is over. `reply`: called once, with the head of the response.
     init(
-        _ client: NodeClient, _ peer: PeerNode, isHead: Bool, ended: @escaping @Sendable () -> Void,
+        _ client: NodeClient, _ peer: PeerNode, isHead: Bool, body: ForwardedBody?,
+        ended: @escaping @Sendable () -> Void,
         reply: @escaping @Sendable (Result<Response, ForwardFailure>) -> Void
     ) {
         self.client = client
         self.peer = peer
         self.isHead = isHead
+        self.body = body
         self.ended = ended
         self.reply = reply
     }
 
     func start(_ request: TransferRequest, on loop: CurlLoop) {
         self.loop = loop
+        body?.whenReadable { [weak self] in self?.resume() }
         let isAccepted = loop.perform { [self] multi in
             do throws(CurlError) {
                 transfer = try multi.start(request, delegate: self)
@@ -70,7 +75,20 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
         if !isAccepted { end("the loop has stopped") }
     }
 
+    private func resume() { loop?.perform { [self] _ in transfer?.resume() } }
+
     // MARK: On the thread of the loop
+
+    func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
+        guard let body else { return .bytes(0) }
+        progressed = true
+        switch body.read(into: buffer) {
+        case .bytes(let count): return .bytes(count)
+        case .none: return .pause
+        case .end: return .bytes(0)
+        case .cancelled: return .abort
+        }
+    }
 
     /// Ends a response for which a dead node can no longer do anything: its connection may stay open.
     private func watch(_ multi: CurlMulti) {
@@ -190,7 +208,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
             case .broken: return (.fail, resumes)
             }
         }
-        if resumes { loop?.perform { [self] _ in transfer?.resume() } }
+        if resumes { resume() }
         return step
     }
 

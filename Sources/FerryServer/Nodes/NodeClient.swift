@@ -138,8 +138,13 @@ final class NodeClient: OtherNodes {
                 sent.headers.append(
                     authorization(for: peer, request.method, request.target, request.role, request.tenant))
                 sent.connectTimeout = Int(Limits.nodeConnectSeconds * 1_000)
-                ForwardedResponse(self, peer, isHead: request.method == "HEAD", ended: leave, reply: reply)
-                    .start(sent, on: loop)
+                if let body = request.body {
+                    sent.body = body.byteCount.map { .known($0) } ?? .unknown
+                }
+                ForwardedResponse(
+                    self, peer, isHead: request.method == "HEAD", body: request.body, ended: leave,
+                    reply: reply
+                ).start(sent, on: loop)
             }
         }
     }

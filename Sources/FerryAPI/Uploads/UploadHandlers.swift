@@ -176,7 +176,8 @@ final class UploadHandlers: Sendable {
         }
     }
 
-    private func delete(_ upload: StagedUpload, _ call: UploadCall, _ request: RequestContext, isForced: Bool) {
+    private func delete(_ upload: StagedUpload, _ call: UploadCall, _ request: RequestContext, isForced: Bool)
+    {
         let visit = UploadVisit()
         services.queue.enter(upload.id, visit) { [self] in
             services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {

@@ -5,7 +5,9 @@ internal import HTTPServer
 /// Any thread.
 package final class NodeRequests: Sendable {
     /// The operations of which only one node has the answer.
-    static let operations: Set<Operation> = [.readContent, .readAttempts]
+    static let operations: Set<Operation> = [
+        .readContent, .readAttempts, .readUpload, .readUploadContent, .deleteUpload,
+    ]
     /// Field of each response: the node that answers.
     package static let nodeField = "X-Ferry-Node"
     /// Field of a response with trailers, `name: value` of each: what follows the body if it is complete. The

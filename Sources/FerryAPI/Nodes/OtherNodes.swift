@@ -13,7 +13,7 @@ package protocol OtherNodes: Sendable {
     /// Returns the running jobs of the other nodes, at most two seconds old: those of `jobs`, or all of them
     /// if `jobs` is `nil`. Asks the nodes again if that is older than a second: a first call returns nothing.
     func running(_ jobs: Set<JobID>?) -> [RunningTransfer]
-    /// Sends a client's request for a job on to a node, and replies with the response as it arrives.
+    /// Sends a client's request for a job or an upload on to a node, and replies with the response as it arrives.
     func forward(
         _ request: ForwardedRequest, to node: NodeID,
         reply: @escaping @Sendable (Result<Response, ForwardFailure>) -> Void)
@@ -21,7 +21,7 @@ package protocol OtherNodes: Sendable {
 
 /// A client's request that another node answers.
 package struct ForwardedRequest: Sendable {
-    /// `GET` or `HEAD`.
+    /// `GET`, `HEAD` or `DELETE`.
     package let method: String
     /// The request target as received, with its query.
     package let target: String
@@ -71,7 +71,7 @@ extension RequestContext {
     ) {
         let names = [
             "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
-            "Accept", "Prefer",
+            "Accept", "Prefer", "Tus-Resumable", "Upload-Draft-Interop-Version",
         ]
         var fields = [(name: "X-Request-Id", value: head.requestID)]
         for name in names { fields += self.fields.all(name).map { (name, $0) } }

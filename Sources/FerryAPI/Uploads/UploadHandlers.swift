@@ -76,8 +76,11 @@ final class UploadHandlers: Sendable {
     func read(_ request: RequestContext) throws(Problem) {
         let call = try call(request)
         try find(request) { [self] upload in
-            guard request.head.method == "HEAD", !upload.isComplete, upload.node == services.node else {
+            guard request.head.method == "HEAD", !upload.isComplete else {
                 return show(upload, call, request)
+            }
+            if let owner = request.belongs(to: upload.node, among: services.others) {
+                return request.forward(to: owner, by: services.others)
             }
             let visit = UploadVisit()
             services.queue.enter(upload.id, visit) { [self] in
@@ -159,7 +162,9 @@ final class UploadHandlers: Sendable {
         default: throw Problem(.invalidParameter, "force must be true or false.")
         }
         try find(request) { [self] upload in
-            guard upload.node == services.node else { return request.fail(call.elsewhere(upload.node)) }
+            if let owner = request.belongs(to: upload.node, among: services.others) {
+                return request.forward(to: owner, by: services.others)
+            }
             let visit = UploadVisit()
             services.queue.enter(upload.id, visit) { [self] in
                 services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {

@@ -124,7 +124,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     private func prepare(created: Created<StagedUpload>, _ draft: StagedUpload) {
         let found = created.record
         guard !created.isNew else { return enter(found.id) { [self] in open(found) } }
-        guard found.node == services.node else { return abandon(call.elsewhere(found.node)) }
+        guard found.node == services.node else { return refuse(call.elsewhere(found.node)) }
         guard !found.isComplete else { return compare(found) }
         enter(found.id) { [self] in
             var upload = found
@@ -134,11 +134,11 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     }
 
     private func prepareAppending() {
-        guard let reference = call.reference else { return abandon(Problem(StoreError.notFound)) }
+        guard let reference = call.reference else { return refuse(Problem(StoreError.notFound)) }
         services.store.upload(
             reference, tenant: call.tenant,
             reply: onSuccess { [self] found in
-                guard found.node == services.node else { return abandon(call.elsewhere(found.node)) }
+                guard found.node == services.node else { return refuse(call.elsewhere(found.node)) }
                 enter(found.id) { [self] in
                     // The request before has kept its bytes since.
                     services.store.upload(.id(found.id), tenant: call.tenant, reply: onSuccess(append))
@@ -152,22 +152,29 @@ final class UploadTransfer: RequestSink, UploadOccupant {
             // The client has not got the response to the request that completed the upload.
             let isRepetition =
                 body.completion != .never && call.contentLength.map { offset + $0 == upload.offset } ?? false
-            return isRepetition
-                ? respond(call.appended(upload)) : abandon(call.completed(upload, at: offset))
+            guard isRepetition else { return refuse(call.completed(upload, at: offset)) }
+            leave()
+            return respond(call.appended(upload))
         }
         if upload.fields.concatenation?.hasPrefix("final") == true {
-            return abandon(Problem(.forbidden, "No bytes can be added to a final upload."))
+            return refuse(Problem(.forbidden, "No bytes can be added to a final upload."))
         }
-        guard offset == upload.offset else { return abandon(call.mismatch(upload, at: offset)) }
+        guard offset == upload.offset else { return refuse(call.mismatch(upload, at: offset)) }
         if let size = body.size, upload.size ?? size != size {
-            return abandon(call.lengthProblem("The upload has another size: \(upload.size ?? 0) bytes."))
+            return refuse(call.lengthProblem("The upload has another size: \(upload.size ?? 0) bytes."))
         }
         var upload = upload
         upload.size = upload.size ?? body.size
         if let length = call.contentLength, let size = upload.size, offset + length > size {
-            return abandon(call.lengthProblem("The body ends after the upload, which has \(size) bytes."))
+            return refuse(call.lengthProblem("The body ends after the upload, which has \(size) bytes."))
         }
         open(upload)
+    }
+
+    /// Ends the request while no file is open for it.
+    private func refuse(_ problem: Problem) {
+        leave()
+        respond(call.response(problem))
     }
 
     /// Waits for the end of other requests for the upload.
@@ -197,7 +204,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     }
 
     private func compare(_ existing: StagedUpload) {
-        if let length = call.contentLength, length != existing.size { return abandon(call.nameTaken) }
+        if let length = call.contentLength, length != existing.size { return refuse(call.nameTaken) }
         state.withLock { $0.existing = existing }
         if let files = services.files { start(files.hasher(events: events)) }
     }

@@ -215,7 +215,7 @@ final class Client {
 
     func response(toHead: Bool = false) throws -> ClientResponse {
         var response = try head()
-        if toHead || response.status == 100 || response.status == 204 || response.status == 304 {
+        if toHead || response.status < 200 || response.status == 204 || response.status == 304 {
             return response
         }
         if response.fields["Transfer-Encoding"] == "chunked" {

@@ -139,7 +139,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     }
 
     private func prepareAppending() {
-        guard let reference = call.reference else { return abandon(Problem(StoreError.notFound)) }
+        guard let reference = call.reference else { return refuse(Problem(StoreError.notFound)) }
         services.store.upload(
             reference, tenant: call.tenant,
             reply: onSuccess { [self] found in
@@ -153,7 +153,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
 
     /// Sends the request on to the node that has the upload.
     private func forward(to node: NodeID) {
-        guard !call.isFromNode else { return abandon(call.elsewhere(node)) }
+        guard !call.isFromNode else { return refuse(call.elsewhere(node)) }
         let forwarded =
             call.contentLength == 0
             ? nil : ForwardedBody(byteCount: call.contentLength) { [weak self] in self?.wake() }
@@ -192,22 +192,29 @@ final class UploadTransfer: RequestSink, UploadOccupant {
             // The client has not got the response to the request that completed the upload.
             let isRepetition =
                 body.completion != .never && call.contentLength.map { offset + $0 == upload.offset } ?? false
-            return isRepetition
-                ? respond(call.appended(upload)) : abandon(call.completed(upload, at: offset))
+            guard isRepetition else { return refuse(call.completed(upload, at: offset)) }
+            leave()
+            return respond(call.appended(upload))
         }
         if upload.fields.concatenation?.hasPrefix("final") == true {
-            return abandon(Problem(.forbidden, "No bytes can be added to a final upload."))
+            return refuse(Problem(.forbidden, "No bytes can be added to a final upload."))
         }
-        guard offset == upload.offset else { return abandon(call.mismatch(upload, at: offset)) }
+        guard offset == upload.offset else { return refuse(call.mismatch(upload, at: offset)) }
         if let size = body.size, upload.size ?? size != size {
-            return abandon(call.lengthProblem("The upload has another size: \(upload.size ?? 0) bytes."))
+            return refuse(call.lengthProblem("The upload has another size: \(upload.size ?? 0) bytes."))
         }
         var upload = upload
         upload.size = upload.size ?? body.size
         if let length = call.contentLength, let size = upload.size, offset + length > size {
-            return abandon(call.lengthProblem("The body ends after the upload, which has \(size) bytes."))
+            return refuse(call.lengthProblem("The body ends after the upload, which has \(size) bytes."))
         }
         open(upload)
+    }
+
+    /// Ends the request while no file is open for it.
+    private func refuse(_ problem: Problem) {
+        leave()
+        respond(call.response(problem))
     }
 
     /// Waits for the end of other requests for the upload.
@@ -237,7 +244,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     }
 
     private func compare(_ existing: StagedUpload) {
-        if let length = call.contentLength, length != existing.size { return abandon(call.nameTaken) }
+        if let length = call.contentLength, length != existing.size { return refuse(call.nameTaken) }
         state.withLock { $0.existing = existing }
         if let files = services.files { start(files.hasher(events: events)) }
     }

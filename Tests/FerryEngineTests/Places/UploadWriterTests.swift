@@ -1,0 +1,227 @@
+import FerryCore
+import Glibc
+import Logging
+import OpenSSL
+import Sys
+import TestSupport
+import Testing
+
+@testable import FerryEngine
+
+/// The file of a staged upload while its bytes arrive.
+@Suite struct UploadWriterTests {
+    private final class Setting: Sendable {
+        let fileThreads = FileThreadPool(threadCount: 2)
+        let uploads: StagedUploads
+        let path: String
+        let ready = Mailbox<Void>()
+        let advanced = Mailbox<Int64>()
+
+        init(_ path: String) {
+            self.path = path
+            var configuration = EngineConfiguration(
+                storageRoot: { _ in path }, managedFilesDirectory: path, egress: EgressPolicy(),
+                userAgent: "test")
+            configuration.storageReserve = 0
+            uploads = StagedUploads(
+                path, fileThreads, LocalFiles(configuration, fileThreads, Logger(label: "test")))
+        }
+
+        func open(
+            _ upload: UploadID, at offset: Int64 = 0, size: Int64? = nil, contentDigest: String? = nil
+        ) throws -> any UploadFileWriter {
+            let reply = Mailbox<Result<any UploadFileWriter, TransferError>>()
+            uploads.open(
+                upload, at: offset, size: size, contentDigest: contentDigest,
+                events: UploadWriterEvents(
+                    ready: { [ready] in ready.send(()) }, advanced: { [advanced] in advanced.send($0) })
+            ) { reply.send($0) }
+            return try #require(reply.wait(milliseconds: 60_000).first).get()
+        }
+
+        /// Writes all bytes, as a connection does that is suspended while none are taken. Returns the largest
+        /// number of bytes that were taken without a pause.
+        @discardableResult
+        func write(_ bytes: [UInt8], to writer: any UploadFileWriter) -> Int {
+            var (done, run, most) = (0, 0, 0)
+            while done < bytes.count {
+                let piece = bytes[done..<min(done + 32_768, bytes.count)]
+                let count = piece.withUnsafeBytes { writer.take($0) }
+                done += count
+                run += count
+                most = max(most, run)
+                guard count < piece.count else { continue }
+                run = 0
+                _ = ready.wait(milliseconds: 60_000)
+            }
+            return most
+        }
+
+        func end(_ writer: any UploadFileWriter, _ end: UploadEnd) throws -> WrittenUpload {
+            let reply = Mailbox<Result<WrittenUpload, TransferError>>()
+            writer.end(end) { reply.send($0) }
+            return try #require(reply.wait(milliseconds: 60_000).first).get()
+        }
+
+        func contents(_ upload: UploadID) throws -> [UInt8] {
+            try readFile("\(path)/\(StagedUploads.path(for: upload))", byteCountMax: 1 << 30)
+        }
+    }
+
+    private static let id = UploadID(high: 1, low: 2)
+
+    private static func with(_ body: (Setting) throws -> Void) throws {
+        let place = try TemporaryDirectory.make("uploads")
+        defer { TemporaryDirectory.remove(place) }
+        let setting = Setting(place)
+        defer { setting.fileThreads.stop() }
+        try body(setting)
+    }
+
+    @Test("bytes pass through two small buffers, and their SHA-256 is known at the end")
+    func whole() throws {
+        try Self.with { setting in
+            let bytes = patternBytes(3_000_000)
+            let writer = try setting.open(Self.id, size: 3_000_000)
+            let writtenAtOnce = setting.write(bytes, to: writer)
+            #expect(writtenAtOnce <= bytes.count)
+            let written = try setting.end(writer, .complete(reprDigest: nil))
+            #expect(written.byteCount == 3_000_000 && written.sha256 == Digest.of(bytes))
+            #expect(try setting.contents(Self.id) == bytes)
+        }
+    }
+
+    @Test("at most two buffers are taken while no file thread writes")
+    func bounded() throws {
+        try Self.with { setting in
+            let writer = try setting.open(Self.id)
+            // Both file threads are busy until the test lets them go.
+            let go = Mailbox<Never>()
+            let started = Mailbox<Void>()
+            for _ in 0..<2 {
+                setting.fileThreads.send(
+                    .run {
+                        started.send(())
+                        _ = go.wait(milliseconds: -1)
+                    })
+            }
+            var count = 0
+            while count < 2 { count += started.wait(milliseconds: 60_000).count }
+            let piece = patternBytes(65_536)
+            var taken = 0
+            for _ in 0..<64 { taken += piece.withUnsafeBytes { writer.take($0) } }
+            #expect(taken <= Limits.uploadBufferByteCount)
+            go.close()
+            _ = setting.ready.wait(milliseconds: 60_000)
+            #expect(try setting.end(writer, .keep).byteCount == Int64(taken))
+        }
+    }
+
+    @Test("a later request continues, cuts what is beyond its offset, and the digest covers all bytes")
+    func continued() throws {
+        try Self.with { setting in
+            let bytes = patternBytes(1_000_000)
+            let first = try setting.open(Self.id)
+            setting.write(Array(bytes[..<700_000]), to: first)
+            #expect(try setting.end(first, .keep).byteCount == 700_000)
+            // The process has ended before the last bytes were acknowledged, and its digests are gone.
+            setting.uploads.digests.forget(Self.id)
+            let second = try setting.open(Self.id, at: 600_000, size: 1_000_000)
+            setting.write(Array(bytes[600_000...]), to: second)
+            #expect(try setting.end(second, .complete(reprDigest: nil)).sha256 == Digest.of(bytes))
+            #expect(try setting.contents(Self.id) == bytes)
+        }
+    }
+
+    @Test("an offset beyond the file is not continued")
+    func missing() throws {
+        try Self.with { setting in
+            #expect(throws: TransferError.self) { try setting.open(Self.id, at: 1) }
+            let writer = try setting.open(Self.id)
+            setting.write([1, 2, 3], to: writer)
+            _ = try setting.end(writer, .keep)
+            #expect(throws: TransferError.self) { try setting.open(Self.id, at: 4) }
+        }
+    }
+
+    @Test("bytes with another digest than announced are dropped, and the earlier ones stay")
+    func wrongContent() throws {
+        try Self.with { setting in
+            let first = try setting.open(Self.id)
+            setting.write([1, 2, 3], to: first)
+            _ = try setting.end(first, .keep)
+            let wrong = "sha=:\(Base64.encode(Digest.of([9], .sha1))):"
+            let second = try setting.open(Self.id, at: 3, contentDigest: wrong)
+            setting.write([4, 5], to: second)
+            #expect(throws: TransferError.self) { try setting.end(second, .keep) }
+            #expect(second.durableByteCount == 3)
+            let right = "sha=:\(Base64.encode(Digest.of([4, 5], .sha1))):"
+            let third = try setting.open(Self.id, at: 3, contentDigest: right)
+            setting.write([4, 5], to: third)
+            let written = try setting.end(third, .complete(reprDigest: nil))
+            #expect(written.sha256 == Digest.of([1, 2, 3, 4, 5]))
+        }
+    }
+
+    @Test("an upload with another SHA-256 than its Repr-Digest is not complete")
+    func wrongUpload() throws {
+        try Self.with { setting in
+            let writer = try setting.open(Self.id)
+            setting.write([1, 2, 3], to: writer)
+            let digest = "sha-256=:\(Base64.encode(Digest.of([9]))):"
+            #expect(throws: TransferError.self) { try setting.end(writer, .complete(reprDigest: digest)) }
+        }
+    }
+
+    @Test("a full disk ends an upload with storage_full, before it begins if the size is known")
+    func full() throws {
+        let above = try TemporaryDirectory.make("uploads")
+        defer { TemporaryDirectory.remove(above) }
+        let disk = try SmallFileSystem(above + "/disk", byteCount: 4 << 20)
+        defer { disk.remove() }
+        let setting = Setting(disk.path)
+        defer { setting.fileThreads.stop() }
+        #expect(throws: TransferError.self) { try setting.open(Self.id, size: 8 << 20) }
+        let writer = try setting.open(Self.id)
+        setting.write(patternBytes(8 << 20), to: writer)
+        #expect(writer.failure?.code == .storageFull)
+        #expect(throws: TransferError.self) { try setting.end(writer, .keep) }
+        #expect(writer.durableByteCount <= 4 << 20)
+    }
+
+    @Test("the files of complete uploads become another one")
+    func concatenated() throws {
+        try Self.with { setting in
+            let bytes = patternBytes(3_000_000)
+            var parts: [UploadPart] = []
+            for (number, range) in [0..<1, 1..<2_000_000, 2_000_000..<3_000_000].enumerated() {
+                let id = UploadID(high: 3, low: UInt64(number))
+                let writer = try setting.open(id)
+                setting.write(Array(bytes[range]), to: writer)
+                _ = try setting.end(writer, .complete(reprDigest: nil))
+                parts.append(UploadPart(id: id, byteCount: Int64(range.count)))
+            }
+            let reply = Mailbox<Result<WrittenUpload, TransferError>>()
+            setting.uploads.concatenate(parts, into: Self.id) { reply.send($0) }
+            let written = try #require(reply.wait(milliseconds: 60_000).first).get()
+            #expect(written.sha256 == Digest.of(bytes))
+            #expect(try setting.contents(Self.id) == bytes)
+        }
+    }
+
+    @Test("a sweep removes old files without an upload only")
+    func sweep() throws {
+        try Self.with { setting in
+            let young = UploadID(high: .max, low: 1)
+            let (known, unknown) = (UploadID(high: 5, low: 1), UploadID(high: 6, low: 1))
+            for id in [young, known, unknown] {
+                _ = try setting.end(try setting.open(id), .keep)
+            }
+            let sweep = UploadSweep(ask: { Set($0.filter { $0 == known }) }, isStopped: { false })
+            let now = Timestamp(microseconds: Sys.wallMicroseconds())
+            #expect(sweep.run(in: setting.path, madeBefore: now) == 1)
+            #expect(throws: SystemError.self) { try setting.contents(unknown) }
+            #expect(try setting.contents(known).isEmpty && setting.contents(young).isEmpty)
+        }
+    }
+}

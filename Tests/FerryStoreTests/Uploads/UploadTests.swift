@@ -1,0 +1,197 @@
+import FerryCore
+import Postgres
+import Sys
+import TestSupport
+import TestThreads
+import Testing
+
+@testable import FerryStore
+
+@Suite("Staged uploads in the store", .onOwnThread)
+struct UploadTests {
+    let database: TestDatabase
+
+    init() throws { database = try TestDatabase(template: template) }
+
+    private static let past = Timestamp(microseconds: 1)
+    private static let digest = [UInt8](repeating: 7, count: 32)
+
+    private func upload(
+        on node: TestNode, name: String? = nil, tenant: String = "acme", expiresIn seconds: Double = 3_600
+    ) -> StagedUpload {
+        let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        return StagedUpload(
+            id: TestNode.identifiers.make(), tenant: tenant, node: node.id, name: name,
+            fields: UploadFields(), size: nil, createdAt: now, expiresAt: now + seconds)
+    }
+
+    private func create(_ upload: StagedUpload, on node: TestNode) throws -> Created<StagedUpload> {
+        try wait { node.store.uploads.createUpload(upload, reply: $0) }.get()
+    }
+
+    private func complete(_ id: UploadID, on node: TestNode) -> Result<StagedUpload, StoreError> {
+        wait {
+            node.store.uploads.completeUpload(
+                id, byteCount: 5, sha256: Self.digest,
+                expiresAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 3_600, reply: $0)
+        }
+    }
+
+    private func delete(
+        _ id: UploadID, on node: TestNode, isForced: Bool = false
+    ) -> Result<Void, StoreError> {
+        wait { node.store.uploads.deleteUpload(id, tenant: "acme", isForced: isForced, reply: $0) }
+    }
+
+    private func expired(on node: TestNode) throws -> [UploadID] {
+        try wait { node.store.uploads.removeExpiredUploads(reply: $0) }.get()
+    }
+
+    /// Returns a job that sends the upload, as the API makes it.
+    private func job(
+        _ id: UploadID, on node: TestNode, tenant: String = "acme"
+    ) throws -> NewJob {
+        let named = try wait {
+            node.store.uploads.prepareUploads([.id(id)], tenant: tenant, reply: $0)
+        }.get()
+        var spec = newJob(tenant: tenant, kind: .upload, method: "PUT").spec
+        spec.source = .upload(.id(id))
+        try spec.nameUpload(try #require(named.first), at: "#")
+        return NewJob(
+            id: TestNode.identifiers.make(), tenant: tenant, JobRequest(spec),
+            specJSON: spec.encodeStored(), sealedSecrets: nil, traceparent: nil, retryOf: nil)
+    }
+
+    private func check() throws {
+        var connection = try Connection(url: database.url)
+        #expect(try RowCheck.brokenRules(&connection) == [])
+    }
+
+    @Test("an upload is created, advanced and completed, and shown by its identifier and its name")
+    func life() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let draft = upload(on: node, name: "report")
+        #expect(try create(draft, on: node).isNew)
+        let again = try create(upload(on: node, name: "report"), on: node)
+        #expect(!again.isNew && again.record.id == draft.id)
+        _ = try wait {
+            node.store.uploads.advanceUpload(
+                draft.id, to: 3, size: 5, expiresAt: draft.expiresAt, reply: $0)
+        }.get()
+        let read = try wait {
+            node.store.uploads.upload(.name("report"), tenant: "acme", reply: $0)
+        }.get()
+        #expect(read.offset == 3 && read.size == 5 && !read.isComplete && read.sha256 == nil)
+        #expect(try complete(draft.id, on: node).get().sha256 == Self.digest)
+        #expect(complete(draft.id, on: node).refusal == .notFound, "it is complete already")
+        let late = wait {
+            node.store.uploads.advanceUpload(
+                draft.id, to: 1, size: nil, expiresAt: draft.expiresAt, reply: $0)
+        }
+        #expect(late.refusal == .notFound)
+        let other = wait { node.store.uploads.upload(.id(draft.id), tenant: "other", reply: $0) }
+        #expect(other.refusal == .notFound)
+        try check()
+    }
+
+    @Test("a job of an incomplete upload waits for it, names it, and begins when it is complete")
+    func waiting() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let draft = upload(on: node)
+        _ = try create(draft, on: node)
+        let waits = try job(draft.id, on: node)
+        #expect(waits.spec.schedule.uploadsOfDependencies == [draft.id])
+        _ = try node.submit([waits]).get()
+        let record = try node.job(waits.id).get().record
+        #expect(record.waitingFor == .dependency && record.pendingUploads == [draft.id])
+        #expect(record.pendingDependencies.isEmpty && record.pendingGroups.isEmpty)
+        try check()
+        #expect(delete(draft.id, on: node).refusal == .uploadInUse)
+        _ = try complete(draft.id, on: node).get()
+        #expect(try node.attempt().job == waits.id)
+        #expect(delete(draft.id, on: node).refusal == .uploadInUse, "the job runs")
+        try check()
+    }
+
+    @Test("a job that was prepared before the end of its upload, and submitted after it, begins")
+    func completedMeanwhile() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let draft = upload(on: node)
+        _ = try create(draft, on: node)
+        let late = try job(draft.id, on: node)
+        _ = try complete(draft.id, on: node).get()
+        _ = try node.submit([late]).get()
+        #expect(try node.attempt().job == late.id)
+        try check()
+    }
+
+    @Test("jobs of an upload that is deleted or expires before its end fail with dependency_failed")
+    func failing() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let deleted = upload(on: node)
+        let expiring = upload(on: node)
+        for draft in [deleted, expiring] { _ = try create(draft, on: node) }
+        let jobs = try [deleted, expiring].map { try job($0.id, on: node) }
+        _ = try node.submit(jobs).get()
+        #expect(throws: Never.self) { try delete(deleted.id, on: node, isForced: true).get() }
+        _ = try wait {
+            node.store.uploads.advanceUpload(
+                expiring.id, to: 0, size: nil, expiresAt: Self.past, reply: $0)
+        }.get()
+        #expect(try expired(on: node) == [expiring.id])
+        for job in jobs {
+            eventually("\(job.id) fails") { (try? node.job(job.id).get().record.state) == .failed }
+            let error = try #require(try node.job(job.id).get().record.error)
+            #expect(error.code.choice == .dependencyFailed && error.message.contains("upl_"))
+        }
+        try check()
+    }
+
+    @Test("a complete upload that an unfinished job needs does not expire; afterwards it does")
+    func needed() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let draft = upload(on: node)
+        _ = try create(draft, on: node)
+        _ = try complete(draft.id, on: node).get()
+        let user = try job(draft.id, on: node)
+        #expect(user.spec.schedule.dependencies.isEmpty)
+        _ = try node.submit([user]).get()
+        let attempt = try node.attempt()
+        var connection = try Connection(url: database.url)
+        _ = try connection.execute(
+            Statement("expire", "UPDATE uploads SET expires_at = now() - interval '1 minute'"))
+        #expect(try expired(on: node).isEmpty)
+        node.end(attempt, success)
+        node.waitUntilFinished(user.id)
+        #expect(try expired(on: node) == [draft.id])
+        #expect(
+            try connection.execute(Statement("count", "SELECT count(*) FROM upload_jobs")).int64(0, 0) == 0)
+    }
+
+    @Test("expired uploads of another node are left to it for a day")
+    func otherNode() throws {
+        let (first, second) = (try TestNode(database.url), try TestNode(database.url))
+        defer {
+            first.store.stop()
+            second.store.stop()
+        }
+        let draft = upload(on: first, expiresIn: -60)
+        _ = try create(draft, on: first)
+        #expect(try expired(on: second).isEmpty)
+        #expect(try expired(on: first) == [draft.id])
+        let forgotten = upload(on: first, expiresIn: -100_000)
+        _ = try create(forgotten, on: first)
+        #expect(try expired(on: second).isEmpty, "its file is on the other node")
+        let known = try wait { first.store.uploads.known([forgotten.id], reply: $0) }.get()
+        #expect(known.isEmpty, "but the row is gone")
+    }
+}
+
+extension Result where Failure == StoreError {
+    fileprivate var refusal: StoreError? { if case .failure(let error) = self { error } else { nil } }
+}

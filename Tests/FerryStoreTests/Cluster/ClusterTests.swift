@@ -178,7 +178,7 @@ struct ClusterTests {
     }
 
     @Test(
-        "a job whose node died goes on if its POST was not sent, or its server keeps the upload, else it fails"
+        "a job of a dead node goes on if its POST was not sent, or its server keeps the upload, else it fails"
     )
     func unsentRequest() throws {
         let upload = NextRequest.upload(UploadNoteTests.upload)

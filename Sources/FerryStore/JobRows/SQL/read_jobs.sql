@@ -3,7 +3,8 @@
 -- them.
 -- Columns 0 to 19 as in claim_jobs.sql; the last ones the name of the job's group, null also if that was
 -- deleted, and of a job that has bytes the request with which its next attempt begins (NextRequest, sealed);
--- 33 the number of connections that the session of a queued job has to its host, 0 in a wide claim queue: no limit has held back such a job.
+-- 33 the number of connections that the session of a queued job has to its host, 0 in a wide claim queue: no
+-- limit has held back such a job.
 -- Each job is looked up alone, a finished one in the partition of its id: the planner never turns a subquery
 -- with LIMIT into a join that reads more.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,

@@ -132,7 +132,7 @@ struct PutCommandTests {
             #expect(run(Put.self, arguments).err.hasPrefix("job_1: "))
             #expect(!service.requests.take().contains { ["PUT", "PATCH"].contains($0.method) })
             staging.state.withLock { $0.end = "failed" }
-            #expect(run(Put.self, arguments).err.hasPrefix("job_2 failed"))
+            #expect(run(Put.self, arguments).err.contains("job_2 failed: Status 500."))
             // The bytes of a failed job are kept, and the next run submits another job.
             staging.state.withLock { $0.end = "succeeded" }
             _ = service.requests.take()

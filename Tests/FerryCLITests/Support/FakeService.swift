@@ -10,7 +10,7 @@ final class FakeService: Sendable {
         let method: String
         let path: String
         let head: String
-        let body: String
+        var body: String
 
         func header(_ name: String) -> String? {
             for line in head.split(separator: "\r\n").dropFirst() {
@@ -94,10 +94,12 @@ final class FakeService: Sendable {
             let head = String(decoding: bytes[..<end], as: UTF8.self)
             let words = head.split(separator: "\r\n")[0].split(separator: " ")
             let body = bytes[(end + 4)...]
-            let request = Request(
-                method: String(words[0]), path: String(words[1]), head: head,
-                body: String(decoding: body, as: UTF8.self))
-            if body.count >= request.header("content-length").flatMap({ Int($0) }) ?? 0 { return request }
+            var request = Request(
+                method: String(words[0]), path: String(words[1]), head: head, body: "")
+            if body.count >= request.header("content-length").flatMap({ Int($0) }) ?? 0 {
+                request.body = String(decoding: body, as: UTF8.self)
+                return request
+            }
             if request.header("expect") != nil, body.isEmpty {
                 _ = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8).withUnsafeBytes {
                     send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))

@@ -1,6 +1,7 @@
 import FerryCore
 import Glibc
 import OpenSSL
+import Sys
 
 /// A local file, a pipe or standard input, open for reading.
 final class OutgoingFile {
@@ -52,13 +53,23 @@ final class OutgoingFile {
         if descriptor != STDIN_FILENO { close(descriptor) }
     }
 
+    /// Milliseconds within which two changes may have the same time: longer than a tick of the kernel's clock.
+    private static let tickMilliseconds: Int32 = 20
+
     private static func content(
         _ descriptor: Int32, _ path: LocalPath, _ byteCountMax: Int
     ) throws(ClientFailure) -> Content {
-        let status = try status(descriptor, path)
+        var status = try status(descriptor, path)
         guard status.st_mode & S_IFMT != S_IFDIR else { throw LocalFile.failure(path, EISDIR) }
         let isFile = status.st_mode & S_IFMT == S_IFREG && descriptor != STDIN_FILENO
-        if isFile, status.st_size > byteCountMax { return .large(Version(status)) }
+        if isFile, status.st_size > byteCountMax {
+            let changedAt = Int64(status.st_ctim.tv_sec) * 1_000_000 + Int64(status.st_ctim.tv_nsec) / 1_000
+            if wallMicroseconds() - changedAt < Int64(tickMilliseconds) * 1_000 {
+                poll(nil, 0, tickMilliseconds)
+                status = try Self.status(descriptor, path)
+            }
+            return .large(Version(status))
+        }
         let bytes = try read(descriptor, path, byteCountMax + 1)
         guard bytes.count > byteCountMax else { return .whole(bytes) }
         // The file has grown since; its end is not known.

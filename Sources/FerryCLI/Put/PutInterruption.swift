@@ -10,10 +10,15 @@ final class PutInterruption: Sendable {
     }
 
     private let state: Mutex<State>
+    /// Sentence for files without an accepted job.
+    private let advice: String
 
-    init(fileCount: Int) {
+    /// `canContinue`: `true` if a later run of the command can read the files again.
+    init(fileCount: Int, canContinue: Bool) {
         state = Mutex(State(unsentCount: fileCount))
-        state.withLock { Self.arm($0) }
+        advice =
+            canContinue ? "To continue, run the same command again." : "Standard input was not sent."
+        state.withLock { arm($0) }
     }
 
     /// The service has accepted the job of a file. `isAwaited`: `true` if the command waits for its end.
@@ -21,25 +26,24 @@ final class PutInterruption: Sendable {
         state.withLock { state in
             state.unsentCount -= 1
             if isAwaited { state.jobs.append(job) }
-            Self.arm(state)
+            arm(state)
         }
     }
 
     func noteEnded(_ job: String) {
         state.withLock { state in
             state.jobs.removeAll { $0 == job }
-            Self.arm(state)
+            arm(state)
         }
     }
 
-    private static func arm(_ state: State) {
-        let again = "To continue, run the same command again."
+    private func arm(_ state: State) {
         if state.jobs.isEmpty {
-            Interruption.arm("Interrupted. \(again)")
+            Interruption.arm("Interrupted. \(advice)")
         } else if state.unsentCount == 0 {
             Interruption.arm(JobWatch.detached(state.jobs))
         } else {
-            Interruption.arm("Interrupted. \(again) \(JobWatch.detached(state.jobs))")
+            Interruption.arm("Interrupted. \(advice) \(JobWatch.detached(state.jobs))")
         }
     }
 }

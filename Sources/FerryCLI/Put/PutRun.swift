@@ -32,7 +32,8 @@ final class PutRun: Sendable {
         self.source = source
         self.asJSON = asJSON
         display = ProgressDisplay(console)
-        interruption = PutInterruption(fileCount: targets.count)
+        interruption = PutInterruption(
+            fileCount: targets.count, canContinue: source != nil || targets.allSatisfy { $0.name != nil })
     }
 
     /// Sends all files. Throws afterwards with the failures of all files that were not sent. `parallel`:

@@ -178,20 +178,47 @@ struct PutCommandTests {
         }
     }
 
-    @Test("a file that becomes shorter while it is sent fails, and its upload is removed")
-    func shorter() throws {
+    @Test(
+        "a file that becomes shorter or longer while it is sent fails, and its upload is removed",
+        arguments: [300_000, 700_000])
+    func changed(size: Int) throws {
         try withTemporaryDirectory { directory in
             let staging = FakeStaging()
             let path = "\(directory)/a"
             let service = try staging.service { request in
-                if request.method == "HEAD" { truncate(path, 300_000) }
+                if request.method == "HEAD" { truncate(path, size) }
                 return nil
             }
             defer { service.stop() }
             write(Self.large, to: path)
             let run = put(service, path, Self.target)
             #expect(run.status == 1 && run.err.contains("\(path) changed while it was sent"))
-            #expect(service.requests.take().last?.method == "DELETE")
+            let requests = service.requests.take()
+            #expect(requests.last?.method == "DELETE" && !requests.contains { $0.method == "POST" })
+            #expect(staging.state.withLock { $0.uploads.isEmpty })
+        }
+    }
+
+    @Test("a service that restarts or is overloaded is asked again", arguments: [502, 503, 429])
+    func away(status: Int) throws {
+        try withTemporaryDirectory { directory in
+            let staging = FakeStaging()
+            let (uploads, jobs) = (Counter(), Counter())
+            let service = try staging.service { request in
+                let isFirst =
+                    request.method == "PUT" && uploads.next() == 1
+                    || request.method == "POST" && jobs.next() == 1
+                return isFirst ? .init(status: status, body: #"{"code":"overloaded"}"#) : nil
+            }
+            defer { service.stop() }
+            write(Self.large, to: "\(directory)/a")
+            let run = put(service, "\(directory)/a", Self.target, "--idempotency-key", "mine")
+            #expect(run.status == 0, "\(run)")
+            let requests = service.requests.take()
+            #expect(requests.filter { $0.method == "PUT" }.count == 2)
+            #expect(
+                requests.filter { $0.method == "POST" }.map { $0.header("idempotency-key") }
+                    == ["mine", "mine"])
         }
     }
 

@@ -88,9 +88,14 @@ class Relay:
             with contextlib.suppress(OSError):
                 while data := service.recv(65536):
                     client.sendall(data)
-            for end in (client, service):
+            end()
+
+        def end():
+            # Not only a shutdown: a sender whose bytes are not read must get a reset.
+            for side in (client, service):
                 with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
+                    side.shutdown(socket.SHUT_RDWR)
+                side.close()
 
         threading.Thread(target=down, daemon=True).start()
         with contextlib.suppress(OSError):
@@ -105,9 +110,7 @@ class Relay:
                 if is_over:
                     self.held.set()
                     self.released.wait()
-        for end in (client, service):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        end()
 
 
 def environment(url: str, key: str) -> dict:
@@ -191,44 +194,53 @@ def test_the_same_command_continues_after_its_end_and_sends_only_the_rest(ferry,
     assert origin.received == [("/f", digest)]
 
 
-def test_a_command_that_ends_while_it_waits_does_not_send_twice(ferry, origin, tmp_path):
-    digest = made(tmp_path / "f", 5 * MIB)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_ends_while_it_waits_does_not_send_twice(ferry, origin, tmp_path, number):
+    digests = {f"/{name}": made(tmp_path / name, 5 * MIB) for name in ["first", "second"]}
     answer = threading.Event()
-    put_before = _Origin.do_PUT
 
     class Slow(_Origin):
         def do_PUT(self):
-            answer.wait()
-            put_before(self)
+            if self.path == "/second":
+                answer.wait()
+            super().do_PUT()
 
     origin.RequestHandlerClass = Slow
-    first = subprocess.Popen([binary(), "put", "f", f"{origin.url}/f"], cwd=tmp_path,
-                             env=environment(ferry.url, ferry.key), stderr=subprocess.DEVNULL)
+    arguments = ["first", "second", f"{origin.url}/"]
+    before = subprocess.Popen([binary(), "put", *arguments], cwd=tmp_path, text=True, stderr=subprocess.PIPE,
+                              env=environment(ferry.url, ferry.key))
 
-    def jobs() -> list:
-        url = f"{origin.url}/f"
-        return [job["id"] for job in ferry.call("GET", "/v1/jobs?limit=100").json()["data"]
-                if job["request"]["url"] == url]
+    def jobs() -> dict:
+        urls = {f"{origin.url}{path}": path for path in digests}
+        return {urls[job["request"]["url"]]: job for job in ferry.call("GET", "/v1/jobs?limit=100").json()["data"]
+                if job["request"]["url"] in urls}
 
-    eventually(60, jobs, "the job")
-    first.kill()
-    first.wait()
+    assert "/first: 5.0 MiB sent" in f"/{before.stderr.readline()}"
+    eventually(60, lambda: jobs().get("/second", {}).get("state") == "running", "the second job")
+    before.send_signal(number)
+    _, said = before.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert f"ferry watch {jobs()['/second']['id']}" in said, said
     answer.set()
     with Relay(ferry) as relay:
-        run = put(ferry, relay.url, "f", f"{origin.url}/f", cwd=tmp_path)
+        run = put(ferry, relay.url, *arguments, cwd=tmp_path)
         assert run.returncode == 0 and relay.count < MIB, run.stderr
-    assert origin.received == [("/f", digest)] and len(jobs()) == 1
+    assert dict(origin.received) == digests and len(origin.received) == 2
+    assert uploads(ferry) == []
 
 
-def test_a_restart_of_the_service_is_waited_for(origin, tmp_path):
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_restart_of_the_service_is_waited_for(origin, tmp_path, crashes):
     digest, data = made(tmp_path / "f"), made_folder()
     try:
         with contextlib.ExitStack() as stack:
-            with running(FERRY_DATA_DIR=str(data)) as before:
+            with running(FERRY_DATA_DIR=str(data), status=-signal.SIGKILL if crashes else 0) as before:
                 relay = stack.enter_context(Relay(before, limit=30 * MIB))
                 process = subprocess.Popen([binary(), "put", "f", f"{origin.url}/f"], cwd=tmp_path, text=True,
                                            stderr=subprocess.PIPE, env=environment(relay.url, before.key))
                 assert relay.held.wait(120)
+                if crashes:
+                    before.process.kill()
             with running(FERRY_DATA_DIR=str(data)) as after:
                 relay.follow(after)
                 relay.limit = None

@@ -66,7 +66,7 @@ struct StagedUpload {
     /// Sends one request, or none. Returns `true` if the upload has the bytes.
     private mutating func step(_ bytes: Bytes) throws(ClientFailure) -> Bool {
         switch place {
-        case .unknown: try ask()
+        case .unknown: try ask(StagingRequest.idleSeconds(reading: bytes.end))
         case .complete(let end):
             guard end == bytes.end, bytes.isLast else {
                 throw ClientFailure(.failed, "The service has another upload of the same name (\(path)).")
@@ -92,8 +92,8 @@ struct StagedUpload {
     }
 
     /// Requests the offset. The service ends an earlier request for the upload, so that it is final.
-    private mutating func ask() throws(ClientFailure) {
-        let response = try service.perform("HEAD", path, deadline: 600_000)
+    private mutating func ask(_ seconds: Int) throws(ClientFailure) {
+        let response = try service.perform("HEAD", path, deadline: seconds * 1_000)
         switch response.status {
         case 404: place = .absent
         case 200..<300: try take(response)

@@ -12,9 +12,9 @@ struct StagingRequest {
     /// `true` if the bytes complete the upload.
     let completes: Bool
 
-    /// Seconds without a byte after which a connection is taken as cut. At the end of an upload that a
-    /// restart has interrupted, the service reads the file once before it answers.
-    private static let idleTimeout = 600
+    /// Returns the seconds without a byte after which a connection is taken as cut. At the end of an upload
+    /// that a restart has interrupted, the service reads its file before it answers: at 50 MiB/s or more.
+    static func idleSeconds(reading byteCount: Int64) -> Int { 120 + Int(byteCount / (50 << 20)) }
 
     /// Sends the bytes. `copy` copies bytes from an offset of the upload on and returns how many; 0 or less
     /// ends the request. `sent` gets the offset after the bytes that are sent.
@@ -33,7 +33,7 @@ struct StagingRequest {
         }
         request.body = .known(byteCount)
         request.sendBufferSize = 262_144
-        request.idleTimeout = Self.idleTimeout
+        request.idleTimeout = Self.idleSeconds(reading: offset == 0 ? 0 : offset + byteCount)
         request.connectTimeout = 5_000
         let delegate = StagingDelegate(offset..<(offset + byteCount), copy, sent)
         do throws(CurlError) {

@@ -101,7 +101,7 @@ let package = Package(
         .target(
             name: "FerryCLI",
             dependencies: [
-                "FerryCore", "Curl", "Sys",
+                "FerryCore", "Curl", "OpenSSL", "Sys",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),

@@ -47,7 +47,7 @@ enum Tree {
             "Curl",
             "OpenSSL", "Sys", "CSys",
         ],
-        "FerryCLI": ["ArgumentParser", "FerryCore", "Curl", "Sys"],
+        "FerryCLI": ["ArgumentParser", "FerryCore", "Curl", "OpenSSL", "Sys"],
         "ferry": ["ArgumentParser", "FerryServer", "FerryCLI", "Sys"],
     ]
 

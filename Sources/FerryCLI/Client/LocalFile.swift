@@ -42,14 +42,6 @@ enum LocalFile {
         return bytes.starts(with: mark) ? Array(bytes.dropFirst(mark.count)) : bytes
     }
 
-    /// Returns the size of a regular file in bytes, or `nil` for other files.
-    static func byteCount(_ path: String) throws(ClientFailure) -> Int64? {
-        var status = stat()
-        let file = LocalPath(path)
-        guard file.call({ stat($0, &status) }) == 0 else { throw failure(file) }
-        return status.st_mode & S_IFMT == S_IFREG ? Int64(status.st_size) : nil
-    }
-
     static func isDirectory(_ path: LocalPath) -> Bool {
         var status = stat()
         return path.call { stat($0, &status) } == 0 && status.st_mode & S_IFMT == S_IFDIR

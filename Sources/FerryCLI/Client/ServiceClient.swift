@@ -17,6 +17,9 @@ struct ServiceClient {
     struct Response {
         let json: JSON
         let bytes: [UInt8]
+        /// `true` if the service has repeated the response to an earlier request with the same idempotency
+        /// key.
+        var isReplay = false
     }
 
     /// A response with any status.
@@ -24,6 +27,13 @@ struct ServiceClient {
         let status: Int
         let body: [UInt8]
         let isTruncated: Bool
+        var fields: [TransferRequest.Header] = []
+
+        /// Returns the first value of the field `name`, without regard to case, or `nil` if there is none.
+        func field(_ name: String) -> String? {
+            let name = name.lowercased()
+            return fields.first { $0.name.lowercased() == name }?.value
+        }
     }
 
     var headers: [TransferRequest.Header] {
@@ -43,24 +53,31 @@ struct ServiceClient {
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
     ) throws(ClientFailure) -> Response {
-        let raw = try perform(
-            method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch)
+        try parsed(
+            perform(method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch))
+    }
+
+    /// Parses the JSON of a successful response. Throws the failure of others.
+    func parsed(_ raw: RawResponse) throws(ClientFailure) -> Response {
         guard (200..<300).contains(raw.status) else { throw Self.failure(raw.status, raw.body) }
         guard !raw.isTruncated else {
             throw ClientFailure(.failed, "The response has more than 256 MiB. Request less.")
         }
         if raw.body.isEmpty { return Response(json: .null, bytes: []) }
         do {
-            return Response(json: try JSON.parse(raw.body), bytes: raw.body)
+            return Response(
+                json: try JSON.parse(raw.body), bytes: raw.body,
+                isReplay: raw.field("Idempotency-Replayed") == "true")
         } catch {
             throw ClientFailure(.failed, "\(base) did not send JSON (\(error.reason)). Check FERRY_URL.")
         }
     }
 
-    /// Sends a request and returns the response with any status. Throws `unreachable` if there is none.
+    /// Sends a request and returns the response with any status. `deadline`: milliseconds for the response,
+    /// beyond `wait`. Throws `unreachable` if there is none.
     func perform(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
-        idempotencyKey: String? = nil, ifMatch: String? = nil
+        idempotencyKey: String? = nil, ifMatch: String? = nil, deadline: Int = 60_000
     ) throws(ClientFailure) -> RawResponse {
         var request = BufferedRequest(url: base + path)
         request.method = method
@@ -71,10 +88,11 @@ struct ServiceClient {
         if let wait { request.headers.append(.init("Prefer", "wait=\(wait)")) }
         request.body = body
         request.byteLimit = 256 << 20
-        request.deadline = 60_000 + (wait ?? 0) * 1_000
+        request.deadline = deadline + (wait ?? 0) * 1_000
         do {
             let raw = try request.perform()
-            return RawResponse(status: raw.status, body: raw.body, isTruncated: raw.isTruncated)
+            return RawResponse(
+                status: raw.status, body: raw.body, isTruncated: raw.isTruncated, fields: raw.headers)
         } catch {
             throw ClientFailure(.unreachable, "\(base) could not be reached: \(error)")
         }

@@ -23,24 +23,33 @@ struct JobWatch {
         deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
     }
 
+    /// Returns the message of a signal that ends the process while these jobs continue.
+    static func detached(_ ids: [String]) -> String {
+        "Detached: \(ids.count == 1 ? "the job continues" : "the jobs continue"). "
+            + "To wait again: ferry watch \(ids.joined(separator: " "))"
+    }
+
     /// Follows the event stream of a job until it has ended, and returns the job. A signal such as Ctrl-C
     /// ends this process; the job and `others` continue, and the message names them.
     ///
     /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
     func end(of id: String, others: [String] = []) throws(ClientFailure) -> ServiceClient.Response {
-        let ids = [id] + others
-        Interruption.arm(
-            "Detached: \(ids.count == 1 ? "the job continues" : "the jobs continue"). "
-                + "To wait again: ferry watch \(ids.joined(separator: " "))")
+        Interruption.arm(Self.detached([id] + others))
         let display = ProgressDisplay(console)
         defer { display.end() }
+        return try end(of: id, on: ProgressRow(display))
+    }
+
+    /// Like `end(of:others:)`, with the progress in a row of the caller, who also sets the message for
+    /// signals.
+    func end(of id: String, on row: ProgressRow) throws(ClientFailure) -> ServiceClient.Response {
         var reader = EventStreamReader(lastEventID: nil)
         let seen = SeenJob()
         var awaySince: Int64?
         while true {
             let begin = monotonicNanoseconds()
             do throws(ClientFailure) {
-                if let response = try step(id, seen, display, &reader) { return response }
+                if let response = try step(id, seen, row, &reader) { return response }
                 awaySince = nil
             } catch {
                 let since = awaySince ?? begin
@@ -60,13 +69,13 @@ struct JobWatch {
 
     /// Follows the stream once, after the last event. Returns `nil` if the job has not ended.
     private func step(
-        _ id: String, _ seen: SeenJob, _ display: ProgressDisplay, _ reader: inout EventStreamReader
+        _ id: String, _ seen: SeenJob, _ row: ProgressRow, _ reader: inout EventStreamReader
     ) throws(ClientFailure) -> ServiceClient.Response? {
         let path = "/v1/jobs/\(percentEncoded(id))"
         let end = try service.follow(path + "/events", &reader, milliseconds: waitTime(Self.streamSeconds)) {
             event in
             let isOver = seen.apply(event)
-            if !isOver { display.show(seen.job) }
+            if !isOver { row.show(seen.job) }
             return !isOver
         }
         switch end {
@@ -75,18 +84,16 @@ struct JobWatch {
             let failure = ServiceClient.failure(status, body)
             // A tenant has a limited number of streams on a node. Beyond that, the job is requested.
             guard status == 429 || status == 503 else { throw failure }
-            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000), display)
-        case .stopped, .over: return try ended(service.send("GET", path), display)
+            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000), row)
+        case .stopped, .over: return try ended(service.send("GET", path), row)
         }
     }
 
     private func ended(
-        _ response: ServiceClient.Response, _ display: ProgressDisplay
+        _ response: ServiceClient.Response, _ row: ProgressRow
     ) -> ServiceClient.Response? {
-        if let state = response.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
-            return response
-        }
-        display.show(response.json)
+        if hasEnded(response.json) { return response }
+        row.show(response.json)
         return nil
     }
 
@@ -113,6 +120,11 @@ private final class SeenJob {
             job = job.merged(with: .object([JSON.Member("progress", progress)]))
         default: job = json["data"]?["job"] ?? job
         }
-        return job["state"]?.string.flatMap(JobState.init)?.isTerminal == true
+        return hasEnded(job)
     }
+}
+
+/// Returns `true` if the job is in a final state.
+func hasEnded(_ job: JSON) -> Bool {
+    job["state"]?.string.flatMap { JobState(rawValue: $0) }?.isTerminal == true
 }

@@ -10,7 +10,7 @@ final class FakeService: Sendable {
         let method: String
         let path: String
         let head: String
-        let body: String
+        var body: String
 
         func header(_ name: String) -> String? {
             for line in head.split(separator: "\r\n").dropFirst() {
@@ -23,12 +23,28 @@ final class FakeService: Sendable {
         }
     }
 
+    /// Response of the service.
+    struct Answer: Sendable {
+        /// 0 to close the connection without a response.
+        var status: Int
+        var body = ""
+        /// Lines of the head.
+        var fields: [String] = []
+    }
+
     let port: UInt16
     let requests = Mailbox<Request>()
     private let listener: Int32
     private let thread: Mutex<Thread?> = Mutex(nil)
 
-    init(_ answer: @escaping @Sendable (Request) -> (status: Int, body: String)) throws {
+    convenience init(_ answer: @escaping @Sendable (Request) -> (status: Int, body: String)) throws {
+        try self.init(answering: { request in
+            let (status, body) = answer(request)
+            return Answer(status: status, body: body)
+        })
+    }
+
+    init(answering answer: @escaping @Sendable (Request) -> Answer) throws {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         let (code, port) = bindToLoopback(listener)
         guard code == 0, listen(listener, 64) == 0 else { throw SystemError("bind") }
@@ -41,7 +57,8 @@ final class FakeService: Sendable {
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 if let request = Self.read(descriptor) {
                     requests.send(request)
-                    let (status, body) = answer(request)
+                    let answer = answer(request)
+                    let (status, body) = (answer.status, answer.body)
                     let isStream = ["event:", "id:", ":"].contains { body.hasPrefix($0) }
                     let type =
                         isStream
@@ -50,8 +67,9 @@ final class FakeService: Sendable {
                     let text =
                         "HTTP/1.1 \(status) X\r\nContent-Type: \(type)\r\n"
                         + "Content-Length: \(body.utf8.count)\r\n"
-                        + "Connection: close\r\n\r\n\(body)"
-                    _ = Array(text.utf8).withUnsafeBytes {
+                        + answer.fields.map { "\($0)\r\n" }.joined()
+                        + "Connection: close\r\n\r\n\(request.method == "HEAD" ? "" : body)"
+                    _ = Array(status == 0 ? "".utf8 : text.utf8).withUnsafeBytes {
                         send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
                     }
                 }
@@ -76,10 +94,12 @@ final class FakeService: Sendable {
             let head = String(decoding: bytes[..<end], as: UTF8.self)
             let words = head.split(separator: "\r\n")[0].split(separator: " ")
             let body = bytes[(end + 4)...]
-            let request = Request(
-                method: String(words[0]), path: String(words[1]), head: head,
-                body: String(decoding: body, as: UTF8.self))
-            if body.count >= request.header("content-length").flatMap({ Int($0) }) ?? 0 { return request }
+            var request = Request(
+                method: String(words[0]), path: String(words[1]), head: head, body: "")
+            if body.count >= request.header("content-length").flatMap({ Int($0) }) ?? 0 {
+                request.body = String(decoding: body, as: UTF8.self)
+                return request
+            }
             if request.header("expect") != nil, body.isEmpty {
                 _ = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8).withUnsafeBytes {
                     send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))

@@ -243,7 +243,7 @@ def test_later_request_ends_the_earlier_one(ferry):
 
 def test_killed_in_the_middle():
     """What HEAD says after SIGKILL is there, and the upload continues."""
-    with running() as ferry:
+    with running(status=-9) as ferry:
         client = Client(ferry)
         client.request("PUT", "/v1/uploads/killed", named(8) | completion(8, True) | {"Content-Length": "60000000"})
         assert client.response()[0] == 104
@@ -256,7 +256,7 @@ def test_killed_in_the_middle():
         ferry.process.kill()
         ferry.process.wait()
         with open(ferry.data / "log", "ab") as log:
-            ferry.process = subprocess.Popen([program, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log,
+            second = subprocess.Popen([program, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log,
                                              stderr=log, start_new_session=True)
         def ready():
             with contextlib.suppress(requests.ConnectionError):
@@ -267,6 +267,8 @@ def test_killed_in_the_middle():
         fields = completion(8, True) | {"Upload-Offset": str(offset), "Content-Type": "application/partial-upload"}
         last = ferry.call("PATCH", "/v1/uploads/killed", data=data[offset:], headers=fields)
         assert last.status_code == 200 and last.json()["sha256"] == sha256(data)
+        second.terminate()
+        assert second.wait(60) == 0
 
 
 # tus
@@ -358,7 +360,7 @@ def ended(ferry: Ferry, identifier: str) -> dict:
 def test_jobs_send_an_upload(ferry, receiver):
     upload = ferry.call("PUT", "/v1/uploads/source", data=DATA, headers={"Content-Type": "a/b"}).json()
     made = [job(ferry, receiver, name) for name in ("source", upload["id"])]
-    made.append(job(ferry, receiver, "source", form={"name": "file"}))
+    made.append(job(ferry, receiver, "source", form={"field": "file"}))
     for one in made:
         assert one.status_code == 201, one.text
         assert one.json()["source"]["upload"] == upload["id"]

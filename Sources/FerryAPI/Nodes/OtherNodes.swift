@@ -13,7 +13,8 @@ package protocol OtherNodes: Sendable {
     /// Returns the running jobs of the other nodes, at most two seconds old: those of `jobs`, or all of them
     /// if `jobs` is `nil`. Asks the nodes again if that is older than a second: a first call returns nothing.
     func running(_ jobs: Set<JobID>?) -> [RunningTransfer]
-    /// Sends a client's request for a job or an upload on to a node, and replies with the response as it arrives.
+    /// Sends a client's request for a job or an upload on to a node, and replies with the response as it
+    /// arrives.
     func forward(
         _ request: ForwardedRequest, to node: NodeID,
         reply: @escaping @Sendable (Result<Response, ForwardFailure>) -> Void)

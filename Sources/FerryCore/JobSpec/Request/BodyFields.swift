@@ -217,8 +217,8 @@ extension JobSpec.Source: FieldObject {
         if case .upload(let own) = self { upload = own }
         visitor.alternative(
             "upload", &upload, NoRule(),
-            "Identifier or name of a staged upload of the same tenant. If it is not complete, the job depends "
-                + "on it, and waits until it is.")
+            "Identifier or name of a staged upload of the same tenant. If it is not complete, the job "
+                + "depends on it, and waits until it is.")
         if let upload { self = .upload(upload) }
     }
 

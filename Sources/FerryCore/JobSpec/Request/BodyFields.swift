@@ -372,7 +372,15 @@ extension JobSpec {
                     + "application/octet-stream; none for text.")
         }
 
-        public mutating func check(_ body: FieldDecoder) { nameFile() }
+        public mutating func check(_ body: FieldDecoder) {
+            if case .upload = source {
+                body.fail(
+                    "upload", "not_supported",
+                    "A part of a form cannot be a staged upload yet; a job with source.upload and "
+                        + "source.form sends one.")
+            }
+            nameFile()
+        }
 
         /// Sets the default name of a file, the last part of its path, and its default type.
         private mutating func nameFile() {

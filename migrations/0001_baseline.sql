@@ -975,7 +975,8 @@ CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);
 
--- The jobs that send an upload, written with them. A row stays when its job ends, until its upload is removed.
+-- The jobs that send an upload, written with them. A row stays when its job ends, until its upload is
+-- removed.
 CREATE TABLE upload_jobs (
     upload uuid NOT NULL,
     job uuid NOT NULL,

@@ -50,7 +50,7 @@ enum FolderUses {
                         "JobSpec", "Attempt", "Session", "Quotas", "Job",
                     ]
                 ),
-                ("Uploads", ["Time", "Limits", "Text", "Codec", "Fields", "Errors"]),
+                ("Uploads", ["Time", "Limits", "Text", "Codec", "Fields", "Errors", "Ports"]),
                 ("Admin", ["Time", "Text", "Fields", "Ports"]),
                 ("BulkOperations", ["Time", "Text", "Codec", "Fields", "Job"]),
                 ("Webhook", ["Time", "Limits", "Text", "Codec", "Fields", "States", "JobSpec", "Ports"]),

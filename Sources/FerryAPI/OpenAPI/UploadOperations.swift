@@ -37,7 +37,8 @@ extension Operation {
             ["UploadComplete", "UploadLength", "UploadMetadata", "ReprDigest", "ContentDigest"], anyBytes,
             .init(201, "The created upload.", json("Upload"), ["Location", "ETag"] + uploadHeaders),
             .init(
-                200, "The upload that has the name and the same bytes.", json("Upload"), ["Location", "ETag"]),
+                200, "The upload that has the name and the same bytes.", json("Upload"),
+                ["Location", "ETag"]),
             problems: [400, 409, 412, 507])
     }
 

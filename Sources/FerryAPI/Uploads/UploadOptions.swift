@@ -22,7 +22,8 @@ extension UploadHandlers {
         fields.append("Tus-Version", "1.0.0")
         fields.append(
             "Tus-Extension",
-            "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
+            "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,"
+                + "concatenation"
         )
         if let most = services.byteCountMax { fields.append("Tus-Max-Size", "\(most)") }
         fields.append(

@@ -5,8 +5,8 @@ package protocol UploadStore: UploadLookup {
     /// Replies with uploads, newest first, only those before `before`.
     func uploads(
         tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>)
-    /// Stores a new upload. Replies with the tenant's upload of the same name, which is then not new, if there
-    /// is one.
+    /// Stores a new upload. If the tenant has an upload of the same name, replies with that, which is not
+    /// new.
     func createUpload(_ upload: StagedUpload, reply: @escaping Reply<Created<StagedUpload>>)
     /// Begins an incomplete upload again, with the fields and the size of `upload`.
     func restartUpload(_ upload: StagedUpload, reply: @escaping Reply<StagedUpload>)
@@ -26,7 +26,7 @@ package protocol UploadStore: UploadLookup {
         _ references: [UploadReference], tenant: String, reply: @escaping Reply<[NamedUpload]>)
 }
 
-/// What the handlers of uploads use.
+/// Ports and settings of the handlers of uploads.
 struct UploadServices: Sendable {
     let store: any UploadStore
     /// The files of this node; `nil` if it transfers no files.

@@ -428,7 +428,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         ) { [self] _ in leave(at: offset) }
     }
 
-    /// Ends the request before its body is complete. `problem`: the response, or `nil` if the client has left.
+    /// Ends the request before its body is complete. `problem`: the response; `nil` if the client has left.
     private func abandon(_ problem: Problem?) {
         if let problem { respond(call.response(problem)) }
         let (writer, isWaiting) = state.withLock { state -> ((any UploadFileWriter)?, Bool) in

@@ -43,8 +43,8 @@ extension JobSpec {
         return named
     }
 
-    /// Replaces the reference of the source by the identifier of the upload, and makes the job depend on it if
-    /// it is not complete. Throws if the job cannot depend on it. `pointer`: of the job.
+    /// Replaces the reference of the source by the identifier of the upload. Makes the job depend on it if it
+    /// is not complete. Throws if the job cannot depend on it. `pointer`: of the job.
     public mutating func nameUpload(_ upload: NamedUpload, at pointer: String) throws(InvalidFields) {
         switch source {
         case .upload?: source = .upload(.id(upload.id))
@@ -57,8 +57,8 @@ extension JobSpec {
         if schedule.isDiscretionary {
             throw InvalidFields(
                 "\(pointer)/source/upload", "not_supported",
-                "The upload is not complete. Dependencies of a discretionary job are not supported yet by this "
-                    + "version of Ferry.")
+                "The upload is not complete. Dependencies of a discretionary job are not supported yet by "
+                    + "this version of Ferry.")
         }
         if schedule.onDependencyFailure == .ignore {
             throw InvalidFields(

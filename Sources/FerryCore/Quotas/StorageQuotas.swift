@@ -9,7 +9,8 @@ extension TenantQuotas {
         } ?? []
     }
 
-    /// Bytes that are kept for finished jobs and staged uploads of a tenant with a limit of stored bytes; `nil` if not known.
+    /// Bytes that are kept for finished jobs and staged uploads of a tenant with a limit of stored bytes;
+    /// `nil` if not known.
     public func storedByteCount(of tenant: String) -> Int64? {
         withTenants { $0[tenant]?.stored?.count } ?? nil
     }

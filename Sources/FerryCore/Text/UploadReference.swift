@@ -22,8 +22,8 @@ public enum UploadName {
     public static let rule =
         "1 to 128 letters, digits and ._-, must be neither . nor .., and must not begin with upl_"
 
-    /// Returns `true` for 1 to 128 letters, digits and `._-`, which need no escape in a path. Excludes `.` and
-    /// `..`, which clients remove from paths (RFC 3986 §5.2.4), and what could be an identifier.
+    /// Returns `true` for 1 to 128 letters, digits and `._-`, which need no escape in a path. Excludes `.`
+    /// and `..`, which clients remove from paths (RFC 3986 §5.2.4), and what could be an identifier.
     public static func isValid(_ name: String) -> Bool {
         GroupName.isValid(name) && !name.utf8.contains(UInt8(ascii: ":"))
             && !name.lowercased().hasPrefix(UploadKindTag.prefix)

@@ -1,5 +1,5 @@
-/// Finds a staged upload of a tenant; an upload of another tenant is `notFound`. Replies once, on a thread that
-/// must not block.
+/// Finds a staged upload of a tenant; an upload of another tenant is `notFound`. Replies once, on a thread
+/// that must not block.
 public protocol UploadLookup: Sendable {
     /// Looks an upload up.
     func upload(_ reference: UploadReference, tenant: String, reply: @escaping Reply<StagedUpload>)
@@ -69,7 +69,7 @@ public struct UploadWriterEvents: Sendable {
     }
 }
 
-/// What happens to the bytes of a request at its end.
+/// End of a request that adds bytes to an upload.
 public enum UploadEnd: Sendable {
     /// They complete the upload. `reprDigest`: the digests that it must have, as in `Repr-Digest` (RFC 9530).
     case complete(reprDigest: String?)

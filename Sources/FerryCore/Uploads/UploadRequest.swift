@@ -1,4 +1,4 @@
-/// What a request with a body does to a staged upload, whatever protocol it speaks.
+/// Effect of a request on a staged upload, whatever protocol it speaks.
 public enum UploadRequest: Sendable, Equatable {
     /// Creates an upload, and adds the body.
     case create(UploadFields, UploadBody)

@@ -74,7 +74,7 @@ struct BodyAssembly: Sendable {
         /// The node that has fetched it.
         let node: NodeID?
     }
-    /// What the body refers to.
+    /// The jobs and the upload that the body refers to.
     private struct Found {
         var jobs: [JobID: Source] = [:]
         var upload: StagedUpload?

@@ -217,8 +217,8 @@ extension JobSpec.Source: FieldObject {
         if case .upload(let own) = self { upload = own }
         visitor.alternative(
             "upload", &upload, NoRule(),
-            "Identifier or name of a staged upload of the same tenant. If it is not complete, the job depends "
-                + "on it, and waits until it is.")
+            "Identifier or name of a staged upload of the same tenant. If it is not complete, the job "
+                + "depends on it, and waits until it is.")
         if let upload { self = .upload(upload) }
     }
 
@@ -372,7 +372,15 @@ extension JobSpec {
                     + "application/octet-stream; none for text.")
         }
 
-        public mutating func check(_ body: FieldDecoder) { nameFile() }
+        public mutating func check(_ body: FieldDecoder) {
+            if case .upload = source {
+                body.fail(
+                    "upload", "not_supported",
+                    "A part of a form cannot be a staged upload yet; a job with source.upload and "
+                        + "source.form sends one.")
+            }
+            nameFile()
+        }
 
         /// Sets the default name of a file, the last part of its path, and its default type.
         private mutating func nameFile() {

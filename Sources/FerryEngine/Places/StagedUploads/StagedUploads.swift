@@ -2,7 +2,7 @@ package import FerryCore
 import Glibc
 import Sys
 
-/// The files of staged uploads on the disk of this node. Any thread; the disk is touched on file threads only.
+/// The files of staged uploads on the disk of this node. Any thread; only file threads touch the disk.
 package final class StagedUploads: UploadFiles {
     private let path: String
     private let fileThreads: FileThreadPool
@@ -25,8 +25,8 @@ package final class StagedUploads: UploadFiles {
     }
 
     /// Opens the file of an upload, as the port says. Makes a new file for offset 0. Replies with
-    /// `storage_full` if there is no space for `size` bytes in all, or with `source_not_found` if the file has
-    /// fewer bytes than `offset`.
+    /// `storage_full` if there is no space for `size` bytes in all, or with `source_not_found` if the file
+    /// has fewer bytes than `offset`.
     package func open(
         _ upload: UploadID, at offset: Int64, size: Int64?, contentDigest: String?,
         events: UploadWriterEvents,

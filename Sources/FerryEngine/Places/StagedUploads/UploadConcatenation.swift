@@ -2,8 +2,8 @@ import FerryCore
 import Glibc
 import Synchronization
 
-/// Copies the bytes of complete uploads to another one, a piece in each turn of a file thread. One thread at a
-/// time uses it.
+/// Copies the bytes of complete uploads to another one, a piece in each turn of a file thread. One thread at
+/// a time uses it.
 final class UploadConcatenation: @unchecked Sendable {
     private static let pieceByteCount = 1 << 20
 

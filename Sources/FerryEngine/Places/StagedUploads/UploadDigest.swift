@@ -45,8 +45,8 @@ final class UploadDigest: @unchecked Sendable {
     private static let sliceByteCount: Int64 = 16 << 20
 }
 
-/// The digests of incomplete uploads between two of their requests. Without it, completing an upload reads all
-/// of its bytes again.
+/// The digests of incomplete uploads between two of their requests. Without it, completing an upload reads
+/// all of its bytes again.
 final class UploadDigests: Sendable {
     /// Uploads whose digest is kept; beyond it, all are dropped.
     private static let countMax = 1_000

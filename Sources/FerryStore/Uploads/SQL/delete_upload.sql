@@ -1,6 +1,6 @@
--- Deletes an upload, and tells the jobs that wait for it. Locks: the row. $1 tenant, $2 id, $3 whether also if
--- an unfinished job needs it. Returns whether it was deleted, whether the tenant had it, and whether jobs may
--- wait for it.
+-- Deletes an upload, and tells the jobs that wait for it. Locks: the row. $1 tenant, $2 id, $3 whether also
+-- if an unfinished job needs it. Returns whether it was deleted, whether the tenant had it, and whether jobs
+-- may wait for it.
 WITH gone AS (
     DELETE FROM uploads
     WHERE id = $2::uuid AND (tenant = $1::text) IS TRUE AND ($3::boolean OR NOT is_upload_needed(id))

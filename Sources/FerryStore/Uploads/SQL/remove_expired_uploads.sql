@@ -1,8 +1,8 @@
--- Removes expired uploads of a node, and those of other nodes that have not removed them for a day. A complete
--- upload stays while an unfinished job needs it. Tells the jobs that wait for an incomplete one. Locks: those
--- rows; skips rows that another transaction has locked.
--- $1 node, $2 now, $3 maximum number. Returns the ids of the uploads of the node, and whether jobs may wait for
--- each.
+-- Removes expired uploads of a node, and those of other nodes that have not removed them for a day. A
+-- complete upload stays while an unfinished job needs it. Tells the jobs that wait for an incomplete one.
+-- Locks: those rows; skips rows that another transaction has locked.
+-- $1 node, $2 now, $3 maximum number. Returns the ids of the uploads of the node, and whether jobs may
+-- wait for each.
 WITH gone AS (
     DELETE FROM uploads WHERE id = ANY (ARRAY(
         SELECT id FROM uploads

@@ -4,8 +4,9 @@
 -- $1 maximum rows of dependency_outbox, $2 maximum dependents of ended jobs. If that maximum is reached, the
 -- rows stay for the next transaction.
 -- Returns one row for each dependent: the number of rows processed, the dependent (null if there is none),
--- one of its dependencies that did not succeed, the state of that one, and its round if it is a group, 0 if it
--- is a job, -1 if it is an upload; null if all succeeded. Last, the name of that group, or null. Groups end by rows of the outbox with their outcome only.
+-- one of its dependencies that did not succeed, the state of that one, and its round if it is a group, 0 if
+-- it is a job, -1 if it is an upload; null if all succeeded. Last, the name of that group, or null. Groups
+-- end by rows of the outbox with their outcome only.
 WITH told AS (
     SELECT position, job, state, group_round FROM dependency_outbox ORDER BY position LIMIT $1::integer
 ), reached AS (

@@ -187,7 +187,7 @@ public struct TransferProgress: Sendable, Equatable {
     public var estimate: Estimate?
     /// Rate of the last seconds.
     public var bytesPerSecond: Double
-    /// Offset at which a download resumed with the bytes of an earlier attempt; 0 if those could not be used,
+    /// Offset at which a transfer resumed with the bytes of an earlier attempt; 0 if those could not be used,
     /// `nil` if there were none.
     public var resumedAtOffset: Int64?
     /// Size of a body as the job announced it (`expected_bytes_to_receive`, `expected_bytes_to_send`).

@@ -111,7 +111,7 @@ extension TransferResult: StoredFields {
             "Check of the received bytes: digest, length, or none if the body ended with its connection.")
         visitor.shown(
             "resumed_at_offset", &resumedAtOffset, 0...Int64.max,
-            "Byte at which the download resumed; 0 if it restarted. Absent if no bytes were kept.")
+            "Byte at which the transfer resumed; 0 if it restarted. Absent if no bytes were kept.")
         visitor.shown("parts", &parts, NoRule(), "Only of a multipart/x-mixed-replace response.")
         visitor.shown("content", &content, NoRule(), "Only of an upload whose response had a body.")
     }

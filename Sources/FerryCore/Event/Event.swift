@@ -103,7 +103,7 @@ public struct EventContent: ShownObject {
         list.member("session", \.session, "Name of the session; null for an event of a group or a host.")
         list.optional(
             "offset", \.offset,
-            "Only of job.resumed_at_offset: the first byte that is fetched; 0 if the download restarted.")
+            "Only of job.resumed_at_offset: the first byte that is moved; 0 if the transfer restarted.")
         list.member(
             "job", \.job,
             "The job as it was at the event. Only its id if the job was deleted; null for an event of a "

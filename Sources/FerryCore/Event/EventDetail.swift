@@ -25,7 +25,7 @@ public struct EventDetail: Sendable, Equatable {
     public var startedAt: Timestamp?
     /// Time at which a waiting job continues.
     public var nextAttemptAt: Timestamp?
-    /// `job.resumed_at_offset`: the first byte that is fetched.
+    /// `job.resumed_at_offset`: the first byte that is fetched, or sent.
     public var offset: Int64?
     /// Of the last attempt that failed.
     public var error: Stored<ErrorRecord>?

@@ -108,7 +108,8 @@ extension JobRecord {
         let sent = result.bytesSent > 0 ? result.bytesSent : nil
         if isUpload {
             return TransferProgress(
-                bytesSent: sent ?? result.size, bytesExpectedToSend: sent ?? result.size)
+                bytesSent: sent ?? result.size, bytesExpectedToSend: sent ?? result.size,
+                resumedAtOffset: result.resumedAtOffset)
         }
         return TransferProgress(
             bytesReceived: result.size, bytesExpectedToReceive: result.size, bytesSent: sent ?? 0,
@@ -211,7 +212,7 @@ public struct ShownProgress: ShownObject {
             "Estimated seconds until the end, from the same total, or null if not known.")
         list.member(
             "resumed_at_offset", \.progress.resumedAtOffset,
-            "Byte at which the download resumed; 0 if it restarted because the kept bytes could not be used; "
+            "Byte at which the transfer resumed; 0 if it restarted because the kept bytes could not be used; "
                 + "null if no bytes were kept.")
         list.optional(
             "unavailable", \.unavailable,

@@ -5,14 +5,14 @@ import Testing
 
 @Suite("Identity of a request")
 struct RequestIdentityTests {
-    /// Another value of each field of a request; `nil` if it has one value only.
+    /// Another value of each field of a request; `nil` if that of a download has one value only.
     private static let others: [String: String?] = [
         "url": #""https://a.example/g""#, "method": #""PUT""#, "headers": #"{"X-A":"b"}"#,
         "header_fields": #"[{"name":"X-A","value":"b"}]"#, "body": #"{"text":"a"}"#, "cache_policy": nil,
         "timeout_for_request": "9", "accept_encoding": #""gzip""#, "http_version": #""1.1""#,
         "proxy": #"{"url":"http://p.example:3128"}"#,
         "auth": #"{"type":"basic","user":"u","password":"p"}"#, "tls": #"{"minimum_version":"1.3"}"#,
-        "idempotency_key": #""k""#,
+        "idempotency_key": #""k""#, "resumable_upload": nil,
     ]
 
     /// Returns a download with these members of the request.

@@ -248,7 +248,8 @@ def test_a_restart_of_the_service_is_waited_for(origin, tmp_path, crashes):
                 _, said = process.communicate(timeout=120)
                 assert process.returncode == 0, said
                 assert origin.received == [("/f", digest)]
-                assert relay.count < SIZE + SLACK
+                # A crash loses what is not durable, and what the sockets of the relay hold.
+                assert relay.count < SIZE + 2 * SLACK
     finally:
         subprocess.run(["rm", "-rf", str(data)], check=True)
 

@@ -11,11 +11,11 @@ package struct Put: ParsableCommand {
             ferry put --job JOB URL [options]
             """,
         discussion: """
-            If URL ends with a slash, the name of the file is appended. Several files need such a URL. A file \
-            of up to 512 KiB is sent inside the request; a larger one is sent to the service first. After an \
-            interruption, the same command continues where it stopped. --stored sends a file of the \
-            service's storage root, and --job the result of a finished job. With --form or --field the file \
-            is sent as multipart/form-data, and the URL stays as it is.
+            If URL ends with a slash, the name of the file is appended. Several files need such a URL. A \
+            file of up to 512 KiB is sent inside the request; a larger one is sent to the service first. \
+            After an interruption, the same command continues where it stopped. --stored sends a file of \
+            the service's storage root, and --job the result of a finished job. With --form or --field \
+            the file is sent as multipart/form-data, and the URL stays as it is.
 
             EXAMPLES
               ferry put report.json https://example.com/reports/1 -H 'Content-Type: application/json'

@@ -53,7 +53,7 @@ final class OutgoingFile {
         if descriptor != STDIN_FILENO { close(descriptor) }
     }
 
-    /// Milliseconds within which two changes may have the same time: longer than a tick of the kernel's clock.
+    /// Milliseconds within which two changes may have the same time: more than a tick of the kernel's clock.
     private static let tickMilliseconds: Int32 = 20
 
     private static func content(

@@ -54,7 +54,7 @@ struct PutJob {
         } catch {
             // No later run sends this version of the file.
             if failure != nil || error == file.changed { plan.removeUpload(upload.id ?? name) }
-            throw tooLarge(error, file, version.byteCount)
+            throw named(error, file, version.byteCount)
         }
         let id = upload.id ?? name
         let body = plan.body(url: target.url, source: .init("upload", .string(name)), file: target.name)
@@ -113,7 +113,7 @@ struct PutJob {
             }
         } catch {
             plan.removeUpload(name)
-            throw tooLarge(error, file, begin + Int64(piece.count))
+            throw named(error, file, begin + Int64(piece.count))
         }
         do throws(ClientFailure) {
             let outcome = try send(.init("upload", .string(name)))
@@ -126,11 +126,11 @@ struct PutJob {
         }
     }
 
-    private func tooLarge(_ failure: ClientFailure, _ file: OutgoingFile, _ byteCount: Int64) -> ClientFailure
-    {
+    /// Names the file in a refusal, such as of its size.
+    private func named(_ failure: ClientFailure, _ file: OutgoingFile, _ size: Int64) -> ClientFailure {
         guard failure.kind == .usage else { return failure }
         return ClientFailure(
-            .usage, "\(file.path.text) (\(byteCountText(byteCount))) is refused: \(failure.description)")
+            .usage, "\(file.path.text) (\(byteCountText(size))) is refused: \(failure.description)")
     }
 
     // MARK: Jobs

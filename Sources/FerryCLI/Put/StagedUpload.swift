@@ -34,7 +34,7 @@ struct StagedUpload {
     private let sent: (Int64) -> Void
     private var outage: Outage
     private var place = Place.unknown
-    /// Largest offset that the service has named.
+    /// Largest offset that the service has named since the upload was absent.
     private var reached: Int64 = 0
     /// Requests since the last progress that were answered without an effect.
     private var fruitlessCount = 0
@@ -95,7 +95,7 @@ struct StagedUpload {
     private mutating func ask(_ seconds: Int) throws(ClientFailure) {
         let response = try service.perform("HEAD", path, deadline: seconds * 1_000)
         switch response.status {
-        case 404: place = .absent
+        case 404: (place, reached) = (.absent, 0)
         case 200..<300: try take(response)
         default: throw ServiceClient.failure(response.status, response.body)
         }
@@ -141,7 +141,7 @@ struct StagedUpload {
         case (409, "upload_superseded"):
             throw ClientFailure(.failed, "Another command sends this file to the same URL.")
         // An upload expires, and a request before may have had an effect after its connection broke.
-        case (404, _) where fruitlessCount < 3: place = .absent
+        case (404, _) where fruitlessCount < 3: (place, reached) = (.absent, 0)
         case (409, "upload_exists") where fruitlessCount < 3: place = .unknown
         case (409, _) where fruitlessCount < 3 && response.field("Upload-Offset") != nil:
             try take(response)

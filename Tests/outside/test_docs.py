@@ -159,7 +159,9 @@ def fault(command: list[str]) -> str | None:
     kind = headers.get("content-type", "application/json" if is_json else "")
     # Fields of a form are what curl says that it sends.
     is_form |= bool(data) and all(re.match(r"[\w.\[\]-]+=", part) for part in data)
-    if data and not kind and not is_form:
+    # A staged upload may be of any media type.
+    is_upload = any("/v1/uploads" in word for word in command)
+    if data and not kind and not is_form and not is_upload:
         return "it has a body and no Content-Type: 415"
     if kind == "application/json":
         for part in data:

@@ -1,8 +1,8 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Answers the requests of other nodes: for progress, and for what their clients ask of a job or an upload that
-/// is here. Any thread.
+/// Answers the requests of other nodes: for progress, and for what their clients ask of a job or an upload
+/// that is here. Any thread.
 package final class NodeRequests: Sendable {
     /// The operations of which only one node has the answer.
     static let operations: Set<Operation> = [

@@ -7,8 +7,8 @@ protocol ByteSource: AnyObject, Sendable {
     var byteCount: Int64? { get }
     /// The first byte that can be read again; `nil` if each byte can be read only once.
     var rereadableFrom: Int64? { get }
-    /// Text that contents which have been at its location share only if they have the same bytes; `nil` if the
-    /// place does not tell.
+    /// Text that contents which have been at its location share only if they have the same bytes; `nil` if
+    /// the place does not tell.
     var identity: String? { get }
     /// Whether these bytes are known to be the content that a job has left here: nobody else can have
     /// replaced it, or its place tells one content from another.

@@ -23,8 +23,8 @@ import Testing
     }
 
     private static func first(
-        _ dialect: UploadDialect, _ request: ResumableRequest, _ answer: UploadAnswer, hasResource: Bool = true,
-        sent: Int64 = 1_000_000, mayBeginAgain: Bool = true
+        _ dialect: UploadDialect, _ request: ResumableRequest, _ answer: UploadAnswer,
+        hasResource: Bool = true, sent: Int64 = 1_000_000, mayBeginAgain: Bool = true
     ) -> Step {
         var conversation = UploadConversation(dialect, byteCount: 1_000_000)
         return step(

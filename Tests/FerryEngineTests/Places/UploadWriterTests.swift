@@ -96,13 +96,13 @@ import Testing
         try Self.with { setting in
             let writer = try setting.open(Self.id)
             // Both file threads are busy until the test lets them go.
-            let go = Mailbox<Never>()
+            let gates = [Mailbox<Never>(), Mailbox<Never>()]
             let started = Mailbox<Void>()
-            for _ in 0..<2 {
+            for gate in gates {
                 setting.fileThreads.send(
                     .run {
                         started.send(())
-                        _ = go.wait(milliseconds: -1)
+                        _ = gate.wait(milliseconds: -1)
                     })
             }
             var count = 0
@@ -111,7 +111,7 @@ import Testing
             var taken = 0
             for _ in 0..<64 { taken += piece.withUnsafeBytes { writer.take($0) } }
             #expect(taken <= Limits.uploadBufferByteCount)
-            go.close()
+            for gate in gates { gate.close() }
             _ = setting.ready.wait(milliseconds: 60_000)
             #expect(try setting.end(writer, .keep).byteCount == Int64(taken))
         }

@@ -4,6 +4,15 @@ import Synchronization
 /// origin are spread over the loops; small ones stay on one loop to share connections. The first transfers of
 /// an origin are spread too, until one has ended: nobody knows how large they are. Any thread.
 final class BulkTransfers: Sendable {
+    /// The loop of an attempt.
+    struct Placement: Equatable {
+        let loop: Int
+        /// Whether the attempt is counted there as a large one.
+        var isBulk = false
+        /// Whether it is one of the first of its origin: its end tells how large the others may be.
+        var isFirst = false
+    }
+
     private struct Origins {
         var bulk: Set<String> = []
         /// Attempts that origins with no large transfer so far have had until one has ended, up to
@@ -27,26 +36,24 @@ final class BulkTransfers: Sendable {
     /// Chooses the loop of an attempt. `home`: the loop of its origin. `isLarge`: whether the job itself
     /// announces a large transfer; `nil` if it announces no size. Counts bulk for its loop from here on, so
     /// that a batch is spread too.
-    func place(_ origin: String, home: Int, isLarge: Bool?) -> (loop: Int, isBulk: Bool) {
-        if isLarge == false { return (home, false) }
-        if isLarge == nil, let turn = turn(of: origin) {
-            return ((home + turn) % loopCount, false)
-        }
-        return (beganOnLeastLoaded(preferred: home), true)
+    func place(_ origin: String, home: Int, isLarge: Bool?) -> Placement {
+        if isLarge == false { return Placement(loop: home) }
+        if isLarge == nil, let placed = placeUnknown(origin, home: home) { return placed }
+        return Placement(loop: beganOnLeastLoaded(preferred: home), isBulk: true)
     }
 
-    /// Returns which turn of the loops an attempt has; `nil` if the origin is known for large transfers.
-    private func turn(of origin: String) -> Int? {
+    /// Chooses the loop by the turns of the origin; `nil` if it is known for large transfers.
+    private func placeUnknown(_ origin: String, home: Int) -> Placement? {
         origins.withLock { origins in
             if origins.bulk.contains(origin) { return nil }
             guard let count = origins.firstCounts[origin] else {
                 if origins.firstCounts.count >= EngineLimits.bulkOriginCountMax { origins.firstCounts = [:] }
                 origins.firstCounts[origin] = 1
-                return 0
+                return Placement(loop: home, isFirst: true)
             }
-            guard count < firstCountMax else { return 0 }
+            guard count < firstCountMax else { return Placement(loop: home) }
             origins.firstCounts[origin] = count + 1
-            return count
+            return Placement(loop: (home + count) % loopCount, isFirst: true)
         }
     }
 
@@ -58,7 +65,7 @@ final class BulkTransfers: Sendable {
         }
     }
 
-    /// An attempt of the origin has ended that was not large. Others of its attempts may be.
+    /// One of the first attempts of the origin has ended, and was not large. Others of its attempts may be.
     func endedSmall(_ origin: String) {
         origins.withLock { origins in
             guard let count = origins.firstCounts[origin], count < firstCountMax else { return }

@@ -51,12 +51,13 @@ package final class Engine: AttemptRunner, HostProber {
         for attempt in attempts {
             let home = Int(attempt.origin.hashValue.magnitude % UInt(loops.count))
             // The job knows more about its own size than the origin's other files tell.
-            let (index, isBulk) = context.bulk.place(
+            let placement = context.bulk.place(
                 attempt.origin, home: home, isLarge: attempt.isExpectedToBeBulk)
             let progress = ProgressMeter(attempt.spec.progressEstimate)
             context.registry.add(
-                attempt, Registry.Entry(attempt: attempt, loop: index, progress: progress))
-            assigned[index].append(AssignedAttempt(attempt: attempt, progress: progress, isBulk: isBulk))
+                attempt, Registry.Entry(attempt: attempt, loop: placement.loop, progress: progress))
+            assigned[placement.loop].append(
+                AssignedAttempt(attempt: attempt, progress: progress, placement: placement))
         }
         for (index, batch) in assigned.enumerated() where !batch.isEmpty {
             let handle = loops[index]

@@ -133,18 +133,18 @@ final class EngineContext: Sendable {
     }
 
     func report(unbegun assigned: AssignedAttempt, on loop: Int, _ outcome: AttemptResult.Outcome) {
-        if assigned.isBulk { bulk.ended(on: loop) }
+        if assigned.placement.isBulk { bulk.ended(on: loop) }
         report(
             AttemptResult(
                 attempt: assigned.attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
     }
 }
 
-/// An attempt that is assigned to a loop. `isBulk`: whether it is counted there already.
+/// An attempt that is assigned to a loop.
 struct AssignedAttempt: Sendable {
     let attempt: Attempt
     let progress: ProgressMeter
-    let isBulk: Bool
+    let placement: BulkTransfers.Placement
 }
 
 /// The running attempt of each job, and its loop. Any thread.

@@ -10,7 +10,8 @@ struct RequestRepetition: Sendable {
     /// a resumable upload tells what has arrived.
     let maySendTwice: Bool
 
-    init(_ spec: JobSpec, _ hop: Hop) {
+    // Inlined: a hop that is a property of a class would be copied for the call.
+    @inline(__always) init(_ spec: JobSpec, _ hop: Hop) {
         allowsAll = spec.allowsAnyRepetition
         hasActed = hop.hasActed
         maySendTwice = hop.upload?.maySendTwice ?? false || spec.isRepeatable(hop.method)

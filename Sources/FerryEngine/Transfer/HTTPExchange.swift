@@ -243,6 +243,7 @@ final class HTTPExchange: EasyDelegate {
 
     private func complete(_ head: ResponseHead) -> Bool {
         isUnanswered = false
+        let hop = hop
         recorder.responseStarted()
         running.noteHead(head, from: hop.url)
         // A body that ends with its connection is whole only if the server ends it over TLS as well
@@ -276,7 +277,8 @@ final class HTTPExchange: EasyDelegate {
     // MARK: Measurement
 
     private var measured: TransactionRecorder.Request {
-        .init(
+        let hop = hop
+        return .init(
             hop: hop, isOwn: hop.isSame(as: running.own),
             hidesRemote: context.builder.usesServiceProxy(running.attempt, hop.url))
     }

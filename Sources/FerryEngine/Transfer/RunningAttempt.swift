@@ -33,6 +33,8 @@ final class RunningAttempt {
     private var diskSeconds = 0
     /// Whether it moves so many bytes that it counts as bulk.
     private(set) var isBulk: Bool
+    /// Whether its end tells how large others of its origin may be.
+    private let isFirstOfOrigin: Bool
     /// When the attempt has to end, in nanoseconds of the loop's clock.
     private let resourceDeadline: Int64
 
@@ -40,7 +42,8 @@ final class RunningAttempt {
         attempt = assigned.attempt
         key = AttemptKey(assigned.attempt)
         progress = assigned.progress
-        isBulk = assigned.isBulk
+        isBulk = assigned.placement.isBulk
+        isFirstOfOrigin = assigned.placement.isFirst
         self.loop = loop
         let now = loop.multi.now
         slot = HeldSlot(since: now)
@@ -169,7 +172,11 @@ final class RunningAttempt {
         takeBackSlot()
         exchanges.perform(.leave)
         exchanges.sink?.release()
-        if isBulk { context.bulk.ended(on: loop.index) } else { context.bulk.endedSmall(attempt.origin) }
+        if isBulk {
+            context.bulk.ended(on: loop.index)
+        } else if isFirstOfOrigin {
+            context.bulk.endedSmall(attempt.origin)
+        }
         loop.ended(key)
     }
 

@@ -196,13 +196,14 @@ final class SerialExchanges: AttemptExchanges {
         response.reset()
         applyEdit()
         exchange.reset()
-        if let upload { body.select(upload.range(of: exchange.hop)) }
-        guard mayConnect(permit.ask(for: attempt, exchange.hop, isFresh: fresh, on: loop), fresh: fresh),
+        let hop = exchange.hop
+        if let upload { body.select(upload.range(of: hop)) }
+        guard mayConnect(permit.ask(for: attempt, hop, isFresh: fresh, on: loop), fresh: fresh),
             isMarked(fresh: fresh), rewindBody()
         else { return }
         var request = context.builder.request(
-            for: attempt, exchange.hop, body: body.source, expects: expects, codings: response.codings,
-            resuming: upload?.fields(of: exchange.hop) ?? continuation.fields(from: offset))
+            for: attempt, hop, body: body.source, expects: expects, codings: response.codings,
+            resuming: upload?.fields(of: hop) ?? continuation.fields(from: offset))
         request.receiveBufferSize = receiveBufferSize
         if let pacing = exchange.pacing {
             request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
@@ -210,8 +211,7 @@ final class SerialExchanges: AttemptExchanges {
         }
         // On a dead kept connection libcurl repeats a request by itself. One that is not idempotent gets a
         // new connection: each time that it is sent counts toward `retry.max_attempts`.
-        let isCounted =
-            !JobSpec.isIdempotent(exchange.hop.method) && exchange.hop.upload?.maySendTwice != true
+        let isCounted = !JobSpec.isIdempotent(hop.method) && hop.upload?.maySendTwice != true
         if fresh || isCounted { request.usesFreshConnection = true }
         guard let error = exchange.send(request) else { return }
         running.handle(.transferEnded(exchange.meaning(ofUnsent: error)))

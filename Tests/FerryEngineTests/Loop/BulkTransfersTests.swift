@@ -27,8 +27,8 @@ import Testing
         bulk.note("b")
         #expect(loops("b", 3) == [0, 1, 0])
         for loop in [0, 0, 0] { bulk.ended(on: loop) }
-        #expect(bulk.place("b", home: 1, isLarge: nil) == (0, true))
+        #expect(bulk.place("b", home: 1, isLarge: nil) == .init(loop: 0, isBulk: true))
         // Other origins are still unknown.
-        #expect(bulk.place("c", home: 1, isLarge: nil) == (1, false))
+        #expect(bulk.place("c", home: 1, isLarge: nil) == .init(loop: 1, isFirst: true))
     }
 }

@@ -150,6 +150,8 @@ public final class FieldSchemas {
                     JSON.Member("type", "integer"), JSON.Member("minimum", .integer(value)),
                     JSON.Member("maximum", .integer(value)),
                 ]
+            case .string(let value):
+                [JSON.Member("type", "string"), JSON.Member("enum", .array([.string(value)]))]
             case .array:
                 [
                     JSON.Member("type", "array"),

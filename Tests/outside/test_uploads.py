@@ -107,7 +107,7 @@ def test_put_is_repeatable(ferry, folder):
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     assert first.endswith("\n201") and second.endswith("\n200"), (first, second)
     assert first.rsplit("\n", 1)[0] == second.rsplit("\n", 1)[0]
-    for other in (DATA[1:], DATA[:-1] + b"?"):
+    for other in (DATA[1:], DATA[:-1] + bytes([DATA[-1] ^ 1])):
         taken = ferry.call("PUT", "/v1/uploads/by-curl", data=other)
         assert taken.status_code == 409 and taken.json()["code"] == "upload_exists"
     assert ferry.call("GET", "/v1/uploads/by-curl/content").content == DATA
@@ -157,7 +157,8 @@ def test_limits():
             return requests.post(ferry.url + "/v1/uploads", data=bytes(size), headers=fields, timeout=30).status_code
         assert send(500_001) == 413
         assert send(400_000) == 201
-        assert send(200_000) == 413
+        # The sum of what is stored is read from the database now and then.
+        eventually(60, lambda: send(200_000) == 413, "the limit")
         eventually(60, lambda: send(100_000) in (201, 413), "room for the rest")
 
 

@@ -157,8 +157,7 @@ def test_limits():
             return requests.post(ferry.url + "/v1/uploads", data=bytes(size), headers=fields, timeout=30).status_code
         assert send(500_001) == 413
         assert send(400_000) == 201
-        # The sum of what is stored is read from the database now and then.
-        eventually(60, lambda: send(200_000) == 413, "the limit")
+        assert send(200_000) == 413
         eventually(60, lambda: send(100_000) in (201, 413), "room for the rest")
 
 

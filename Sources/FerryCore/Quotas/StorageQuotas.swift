@@ -12,7 +12,7 @@ extension TenantQuotas {
     /// Bytes that are kept for finished jobs and staged uploads of a tenant with a limit of stored bytes;
     /// `nil` if not known.
     public func storedByteCount(of tenant: String) -> Int64? {
-        withTenants { $0[tenant]?.stored?.count } ?? nil
+        withTenants { tenants in tenants[tenant].flatMap { $0.isStoredRead ? $0.stored.count : nil } } ?? nil
     }
 
     /// Returns the limit of a tenant whose stored bytes have reached it, or `nil`.
@@ -55,7 +55,7 @@ extension TenantQuotas {
     public func note(added byteCount: Int64, to upload: UploadID, of tenant: String) {
         withTenants { tenants in
             tenants[tenant]?.arriving[upload] = nil
-            tenants[tenant]?.stored?.add(byteCount)
+            tenants[tenant]?.stored.add(byteCount)
         }
     }
 
@@ -65,7 +65,7 @@ extension TenantQuotas {
         withTenants { tenants in
             guard var entry = tenants[tenant], entry.limits.storageByteCountMax != nil else { return }
             entry.reserved[job] = left > 0 ? left : nil
-            if stored > 0 { entry.stored?.add(stored) }
+            if stored > 0 { entry.stored.add(stored) }
             tenants[tenant] = entry
         }
     }
@@ -73,7 +73,7 @@ extension TenantQuotas {
     /// Call before the stored bytes are read. Returns the jobs for which bytes are reserved.
     public func beginStorageReading() -> [JobID] {
         withTenants { tenants in
-            for tenant in tenants.keys { tenants[tenant]?.stored?.addedSinceBegin = 0 }
+            for tenant in tenants.keys { tenants[tenant]?.stored.addedSinceBegin = 0 }
             return tenants.values.flatMap(\.reserved.keys)
         } ?? []
     }
@@ -83,8 +83,9 @@ extension TenantQuotas {
     public func apply(stored byteCounts: [String: Int64], finished: Set<JobID>) {
         withTenants { tenants in
             for (tenant, byteCount) in byteCounts {
-                let added = tenants[tenant]?.stored?.addedSinceBegin ?? 0
+                let added = tenants[tenant]?.stored.addedSinceBegin ?? 0
                 tenants[tenant]?.stored = Usage(read: byteCount, added: added, addedSinceBegin: added)
+                tenants[tenant]?.isStoredRead = true
             }
             guard !finished.isEmpty else { return }
             tenants = tenants.mapValues { entry in
@@ -98,6 +99,6 @@ extension TenantQuotas {
 
 extension TenantQuotas.Tenant {
     fileprivate var storedByteCount: Int64 {
-        reserved.values.reduce(stored?.count ?? 0, +) + arriving.values.reduce(0, +)
+        reserved.values.reduce(stored.count, +) + arriving.values.reduce(0, +)
     }
 }

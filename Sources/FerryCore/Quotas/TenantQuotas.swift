@@ -40,9 +40,10 @@ public final class TenantQuotas: Sendable {
         var uncommitted: Int64 = 0
         /// Day (UTC) of `transferred`, in days since 1970.
         var day: Int64 = 0
-        /// Bytes of managed files and kept bodies of finished jobs, and of staged uploads; `nil` before they
-        /// are read.
-        var stored: Usage?
+        /// Bytes of managed files and kept bodies of finished jobs, and of staged uploads. Before the first
+        /// reading, those that this node has added since the tenant has a limit.
+        var stored = Usage()
+        var isStoredRead = false
         /// Bytes that attempts of this node have written or are about to write, and those that they have left
         /// for a later attempt.
         var reserved: [JobID: Int64] = [:]
@@ -101,8 +102,10 @@ public final class TenantQuotas: Sendable {
                 var tenant = Tenant(limits: read.limits)
                 tenant.day = now.day
                 tenant.uncommitted = before?.uncommitted ?? 0
-                (tenant.stored, tenant.reserved) = (before?.stored, before?.reserved ?? [:])
-                tenant.arriving = before?.arriving ?? [:]
+                if let before {
+                    (tenant.stored, tenant.isStoredRead) = (before.stored, before.isStoredRead)
+                    (tenant.reserved, tenant.arriving) = (before.reserved, before.arriving)
+                }
                 tenant.transferred.read = read.transferredByteCount
                 if let before, before.day == now.day {
                     let added = before.transferred.addedSinceBegin

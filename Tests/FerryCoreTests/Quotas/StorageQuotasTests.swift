@@ -22,6 +22,7 @@ struct StorageQuotasTests {
         #expect(quotas.storageUsedUp("a") == 100)
         quotas.note(stored: 50, left: 0, by: jobs[0], of: "a")
         quotas.note(stored: 0, left: 10, by: jobs[1], of: "a")
+        _ = quotas.beginStorageReading()
         quotas.apply(stored: ["a": 50], finished: [])
         #expect(quotas.reserve(40, for: jobs[2], of: "a") && !quotas.reserve(41, for: jobs[2], of: "a"))
         for tenant in ["b", "c"] {
@@ -42,5 +43,20 @@ struct StorageQuotasTests {
         quotas.note(stored: 5, left: 0, by: jobs[2], of: "a")
         quotas.apply(stored: ["a": 60], finished: [jobs[1]])
         #expect(quotas.reserve(35, for: jobs[2], of: "a") && !quotas.reserve(36, for: jobs[2], of: "a"))
+    }
+
+    @Test("bytes that are stored before the first reading count, also if that began before them")
+    func unread() {
+        let upload = UploadID(high: 1, low: 1)
+        #expect(quotas.storedByteCount(of: "a") == nil)
+        _ = quotas.beginStorageReading()
+        #expect(quotas.reserve(80, for: upload, of: "a") == nil)
+        quotas.note(added: 80, to: upload, of: "a")
+        #expect(quotas.reserve(21, for: upload, of: "a") == 100)
+        // The reading has not seen them.
+        quotas.apply(stored: ["a": 0], finished: [])
+        #expect(quotas.storedByteCount(of: "a") == 80)
+        #expect(quotas.reserve(21, for: upload, of: "a") == 100 && !quotas.reserve(21, for: jobs[0], of: "a"))
+        #expect(quotas.reserve(20, for: upload, of: "a") == nil)
     }
 }

@@ -304,6 +304,9 @@ public protocol RequestMarker: Sendable {
 public protocol CommitObserver: Sendable {
     /// These jobs are terminal.
     func jobsFinished(_ jobs: [JobID])
+    /// The results of these attempts came after their leases were lost. What becomes of the jobs is decided
+    /// elsewhere.
+    func attemptsLost(_ attempts: [LostAttempt])
     /// This many deliveries were added.
     func deliveriesAdded(_ count: Int)
     /// These jobs are suspended.
@@ -315,7 +318,23 @@ public protocol CommitObserver: Sendable {
     func bytesDropped(_ points: [ResumePoint])
 }
 
+/// An attempt whose lease was lost.
+public struct LostAttempt: Sendable, Equatable {
+    /// The job.
+    public let job: JobID
+    /// Number of the attempt.
+    public let number: Int32
+
+    /// Names an attempt.
+    public init(job: JobID, number: Int32) {
+        self.job = job
+        self.number = number
+    }
+}
+
 extension CommitObserver {
+    /// Does nothing.
+    public func attemptsLost(_ attempts: [LostAttempt]) {}
     /// Does nothing.
     public func jobsSuspended(_ jobs: [JobID]) {}
     /// Does nothing.

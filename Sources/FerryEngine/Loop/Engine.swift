@@ -153,6 +153,11 @@ package final class Engine: AttemptRunner, HostProber {
         for place in context.places.all { place.removePartialFiles(of: jobs) }
     }
 
+    /// Removes what these attempts have left for later ones: those do not look for it any more.
+    package func removePartialFiles(of attempts: [LostAttempt]) {
+        for place in context.places.all { place.removePartialFiles(of: attempts) }
+    }
+
     /// Removes what the attempts of a deleted job have left here.
     package func forget(_ point: ResumePoint) { context.places[point.location].forget(point) }
 

@@ -18,6 +18,8 @@ protocol Place: Sendable {
     func forget(_ point: ResumePoint)
     /// Removes what the attempts of these finished jobs have left beside their contents. Returns at once.
     func removePartialFiles(of jobs: [JobID])
+    /// Removes what these attempts have left for later ones, unless a later one uses it. Returns at once.
+    func removePartialFiles(of attempts: [LostAttempt])
     /// Keeps what the attempts of these jobs have left, until it expires.
     func keepBytes(of jobs: [JobID])
     /// Called about once a second, by one loop.

@@ -23,6 +23,10 @@ final class CommitObservers: CommitObserver {
         parts.engine?.removePartialFiles(of: jobs)
     }
 
+    func attemptsLost(_ attempts: [LostAttempt]) {
+        parts.withLock { $0.engine }?.removePartialFiles(of: attempts)
+    }
+
     func jobsSuspended(_ jobs: [JobID]) { parts.withLock { $0.waiters }?.changed(jobs) }
 
     func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.keepBytes(of: jobs) }

@@ -453,6 +453,8 @@ struct DispatcherState {
             context.logger.notice(
                 "results came after the lease was lost",
                 metadata: ["count": "\(outcome.fenced.count)", "job.id": "\(outcome.fenced[0].job)"])
+            signals.commitObserver?.attemptsLost(
+                outcome.fenced.map { LostAttempt(job: $0.job, number: $0.attempt) })
         }
         var finished: [JobID] = []
         var leaving: [JobID] = []

@@ -138,12 +138,12 @@ struct ClusterTests {
         defer { origin.stop() }
         var ids: [String] = []
         let nodes = try Pair(concurrency: 4) { first in
-            ids = try ["a", "b"].map { name in
+            ids = try ["a", "b", "c"].map { name in
                 try first.submit(
                     #"{"kind":"download","request":{"url":"\#(origin.url)/\#(name)"},"#
                         + #""destination":{"path":"\#(name)"},"webhook":{"url":"\#(receiver.url)"}}"#)
             }
-            #expect(Set(origin.begun.wait(for: 2)) == ["/a", "/b"])
+            #expect(Set(origin.begun.wait(for: 3)) == ["/a", "/b", "/c"])
         }
         defer { nodes.remove() }
         #expect(becomes { try nodes.second.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
@@ -153,37 +153,37 @@ struct ClusterTests {
             #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
         }
         // The stopped node gets the rest of /a before it continues, and the rest of /b after its lease is
-        // valid again.
+        // valid again. /c is then cut off, and its bytes are kept for a later attempt, which there is not.
         origin.first.open()
         nodes.first.send(SIGCONT)
         #expect(becomes { try nodes.first.call("GET", "/readyz").status == 200 })
         origin.second.open()
-        #expect(origin.sent.wait(for: 2).count == 2)
-        // Both results were rejected by fencing.
+        #expect(origin.sent.wait(for: 3).count == 3)
+        // All results were rejected by fencing.
         #expect(
             becomes {
-                try nodes.first.call("GET", "/metrics").text.contains("\nferry_results_fenced_total 2\n")
+                try nodes.first.call("GET", "/metrics").text.contains("\nferry_results_fenced_total 3\n")
             })
-        for (name, id) in zip(["a", "b"], ids) {
+        for (name, id) in zip(["a", "b", "c"], ids) {
             #expect(
                 readFile("\(nodes.first.files)/\(name)") == PausingOrigin.second, "\(name) was overwritten")
             #expect(try nodes.first.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer == 2)
         }
-        #expect(becomes { names(in: nodes.first.files) == ["a", "b"] }, "a partial file is left")
-        let deliveries = receiver.deliveries.wait(for: 2)
-        #expect(deliveries.count == 2 && receiver.deliveries.wait(seconds: 1).isEmpty)
+        #expect(becomes { names(in: nodes.first.files) == ["a", "b", "c"] }, "a partial file is left")
+        let deliveries = receiver.deliveries.wait(for: 3)
+        #expect(deliveries.count == 3 && receiver.deliveries.wait(seconds: 1).isEmpty)
     }
 }
 
 /// An origin that pauses in the middle of the first response for each path, and sends other bytes in the
-/// second.
+/// second. The first response for `/c` ends at the pause.
 private final class PausingOrigin: Sendable {
     static let first = patternBytes(20_000, seed: 1)
     static let second = patternBytes(20_000, seed: 2)
     /// Fires with the path when a first response pauses.
     let begun = Signal<String>()
     let sent = Signal<String>()
-    /// End the pauses of `/a` and `/b`.
+    /// End the pauses of `/a`, and of `/b` and `/c`.
     let first: Gate
     let second: Gate
     private let origin: ScriptedOrigin
@@ -191,22 +191,24 @@ private final class PausingOrigin: Sendable {
 
     init() throws {
         let (begun, sent) = (begun, sent)
-        let gates = ["/a": Gate(), "/b": Gate()]
-        let requestCounts = ["/a": Counter(), "/b": Counter()]
-        first = try #require(gates["/a"])
-        second = try #require(gates["/b"])
+        let (first, second) = (Gate(), Gate())
+        let gates = ["/a": first, "/b": second, "/c": second]
+        let requestCounts = ["/a": Counter(), "/b": Counter(), "/c": Counter()]
+        (self.first, self.second) = (first, second)
         origin = try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
                 let isFirst = requestCounts[request.path]?.next() == 0
                 let bytes = isFirst ? Self.first : Self.second
-                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n")
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 20000\r\nETag: \"\(isFirst)\"\r\n\r\n")
                 connection.send(Array(bytes[..<10_000]))
                 if isFirst {
                     begun.fire(request.path)
                     _ = gates[request.path]?.pass()
                 }
-                connection.send(Array(bytes[10_000...]))
+                let isCut = isFirst && request.path == "/c"
+                if !isCut { connection.send(Array(bytes[10_000...])) }
                 if isFirst { sent.fire(request.path) }
+                if isCut { return }
             }
         }
     }

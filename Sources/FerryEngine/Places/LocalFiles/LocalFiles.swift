@@ -129,9 +129,16 @@ final class LocalFiles: Place {
     }
 
     func removePartialFiles(of jobs: [JobID]) {
-        let found = keptPartialFiles.take(jobs)
-        guard !found.isEmpty else { return }
-        fileThreads.send(.run { for one in found { one.remove() } })
+        remove(keptPartialFiles.take(jobs))
+    }
+
+    func removePartialFiles(of attempts: [LostAttempt]) {
+        remove(keptPartialFiles.take(attempts))
+    }
+
+    private func remove(_ kept: [KeptPartialFile]) {
+        guard !kept.isEmpty else { return }
+        fileThreads.send(.run { for one in kept { one.removeUnlessHeld() } })
     }
 
     func keepBytes(of jobs: [JobID]) { _ = keptPartialFiles.take(jobs) }

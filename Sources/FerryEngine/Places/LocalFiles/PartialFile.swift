@@ -308,6 +308,16 @@ struct KeptPartialFile: Sendable {
         self.partial = partial
     }
 
+    /// Removes the file and its record, unless a later attempt continues the file: on a node that was frozen,
+    /// an attempt may end after that has begun. File thread.
+    func removeUnlessHeld() {
+        guard let place = destination.openDirectory else { return }
+        let opened = openat(place.descriptor, partial, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+        defer { if opened >= 0 { close(opened) } }
+        guard opened < 0 || flock(opened, LOCK_EX | LOCK_NB) == 0 else { return }
+        remove()
+    }
+
     /// File thread.
     func remove() {
         guard let place = destination.openDirectory else { return }
@@ -320,8 +330,8 @@ struct KeptPartialFile: Sendable {
 final class KeptPartialFiles: Sendable {
     private let waiting = Mutex<[JobID: KeptPartialFile]>([:])
 
-    /// Jobs that continue on another node are not reported here. Beyond `keptPartialFileCountMax` all entries
-    /// are forgotten, and `PartialSweep` finds their files.
+    /// A job that continues on another node is reported here only if a result comes too late. Beyond
+    /// `keptPartialFileCountMax` all entries are forgotten, and `PartialSweep` finds their files.
     func add(_ kept: KeptPartialFile) {
         waiting.withLock { waiting in
             if waiting.count >= EngineLimits.keptPartialFileCountMax { waiting = [:] }
@@ -334,6 +344,16 @@ final class KeptPartialFiles: Sendable {
         waiting.withLock { waiting in
             guard !waiting.isEmpty else { return [] }
             return jobs.compactMap { waiting.removeValue(forKey: $0) }
+        }
+    }
+
+    /// Returns and forgets the files of these attempts, not those of later attempts of their jobs.
+    func take(_ attempts: [LostAttempt]) -> [KeptPartialFile] {
+        waiting.withLock { waiting in
+            attempts.compactMap { attempt in
+                guard waiting[attempt.job]?.destination.attempt == attempt.number else { return nil }
+                return waiting.removeValue(forKey: attempt.job)
+            }
         }
     }
 }

@@ -139,7 +139,8 @@ package enum Migrator {
     /// Returns how many sessions the server admits for a node now, or `nil` if it does not say. Blocks.
     package static func freeSessionCount(url: String) throws(MigrationError) -> Int64? {
         do throws(PostgresError) {
-            var connection = try connect(url)
+            // No other session before this one: the server counts a closed session for a moment.
+            var connection = try Connection(url: url, options: connectionOptions())
             let rows = try connection.execute(Statements.freeSessionCount)
             // Plus the session of this query, which ends.
             return rows.rowCount == 0 ? nil : rows.int64OrNil(0, 0).map { $0 + 1 }
@@ -173,13 +174,18 @@ package enum Migrator {
     private static func connect(
         _ url: String, resultTimeout: Duration = .seconds(60)
     ) throws(PostgresError) -> Connection {
+        let options = connectionOptions(resultTimeout: resultTimeout)
+        // Every start calls this. A pooler that shares sessions would cause random failures later.
+        try Connection.checkSessions(url: url, options: options)
+        return try Connection(url: url, options: options)
+    }
+
+    private static func connectionOptions(resultTimeout: Duration = .seconds(60)) -> ConnectionOptions {
         var options = ConnectionOptions()
         options.resultTimeout = resultTimeout
         options.applicationName = "ferry migrate"
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil
-        // Every start calls this. A pooler that shares sessions would cause random failures later.
-        try Connection.checkSessions(url: url, options: options)
-        return try Connection(url: url, options: options)
+        return options
     }
 }

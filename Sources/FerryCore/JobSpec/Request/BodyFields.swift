@@ -184,6 +184,7 @@ extension JobSpec.Source: FieldObject {
     public mutating func fields(_ visitor: inout some FieldVisitor) {
         var file = file
         file.place(&visitor)
+        file.upload(&visitor)
         for name in ["url", "s3"] { visitor.unsupported(name, off: .null) }
         var form = form
         visitor.object(
@@ -213,6 +214,10 @@ extension JobSpec.Source: FieldObject {
                 + "have succeeded when this one begins. In a batch, #/jobs/3 is the job at place 3 of jobs, "
                 + "an earlier one: this one then depends on it.")
         if let job { self = .job(job.id) }
+    }
+
+    /// Declares the staged upload that the bytes are of.
+    private mutating func upload(_ visitor: inout some FieldVisitor) {
         var upload: UploadReference?
         if case .upload(let own) = self { upload = own }
         visitor.alternative(
@@ -362,6 +367,7 @@ extension JobSpec {
         public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("name", &name, .partName, .of(required: true), "Name of the part.")
             source.place(&visitor)
+            visitor.unsupported("upload", off: .null)
             visitor.field(
                 "file_name", &fileName, .partName, .plain,
                 "File name of the part. Default: the last component of path, or the file name of the job; "
@@ -372,15 +378,7 @@ extension JobSpec {
                     + "application/octet-stream; none for text.")
         }
 
-        public mutating func check(_ body: FieldDecoder) {
-            if case .upload = source {
-                body.fail(
-                    "upload", "not_supported",
-                    "A part of a form cannot be a staged upload yet; a job with source.upload and "
-                        + "source.form sends one.")
-            }
-            nameFile()
-        }
+        public mutating func check(_ body: FieldDecoder) { nameFile() }
 
         /// Sets the default name of a file, the last part of its path, and its default type.
         private mutating func nameFile() {

@@ -12,7 +12,7 @@ enum FolderUses {
                 ("Text", ["Time", "Limits"]),
                 ("Codec", ["Time", "Text"]),
                 ("Fields", ["Time", "Limits", "Text", "Codec"]),
-                ("ResumableUpload", ["Text", "Codec"]),
+                ("ResumableUpload", ["Limits", "Text", "Codec"]),
                 ("States", ["Codec", "Fields"]),
                 ("Errors", ["Codec", "Fields", "States"]),
                 ("Host", ["Time", "Limits", "Text", "Codec", "Fields", "States", "Errors"]),
@@ -50,7 +50,10 @@ enum FolderUses {
                         "JobSpec", "Attempt", "Session", "Quotas", "Job",
                     ]
                 ),
-                ("Uploads", ["Time", "Limits", "Text", "Codec", "Fields", "Errors", "Ports"]),
+                (
+                    "Uploads",
+                    ["Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "Errors", "Ports"]
+                ),
                 ("Admin", ["Time", "Text", "Fields", "Ports"]),
                 ("BulkOperations", ["Time", "Text", "Codec", "Fields", "Job"]),
                 ("Webhook", ["Time", "Limits", "Text", "Codec", "Fields", "States", "JobSpec", "Ports"]),

@@ -51,7 +51,7 @@ package final class ForwardedBody: Sendable {
     /// Takes bytes, and returns how many.
     func take(_ bytes: UnsafeRawBufferPointer) -> Int {
         let (count, readable) = state.withLock { state -> (Int, (@Sendable () -> Void)?) in
-            // Nobody reads the rest.
+            // The rest is not read.
             if state.isCancelled { return (bytes.count, nil) }
             let room = Limits.nodeResponseByteCountMax - (state.bytes.count - state.readCount)
             let count = max(0, min(bytes.count, room))
@@ -66,7 +66,7 @@ package final class ForwardedBody: Sendable {
     /// All bytes have come.
     func end() { change { $0.hasEnded = true } }
 
-    /// Nobody needs the rest of the body.
+    /// The rest of the body is not needed.
     func cancel() { change { $0.isCancelled = true } }
 
     private func change(_ change: (inout State) -> Void) {

@@ -438,7 +438,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
                 return (writer, false)
             case .preparing:
                 state.stage = .abandoned
-                // Who has the turn opens the file, and ends then.
+                // A request that has the turn opens the file, and ends then.
                 return (nil, !state.hasTurn)
             case .forwarding(let forwarded):
                 state.stage = .ending

@@ -56,25 +56,3 @@ extension UploadDialect {
         }
     }
 }
-
-/// Name and type of a file for `Upload-Metadata` of tus.
-public struct UploadFileDescription: Sendable, Equatable {
-    /// Name of the file, or `nil`.
-    public var fileName: String?
-    /// Media type, or `nil`.
-    public var mediaType: String?
-
-    /// Creates metadata.
-    public init(fileName: String? = nil, mediaType: String? = nil) {
-        self.fileName = fileName
-        self.mediaType = mediaType
-    }
-
-    /// Value of the field; `nil` if nothing is known.
-    public var field: String? {
-        let pairs = [("filename", fileName), ("filetype", mediaType)].compactMap { name, value in
-            value.map { "\(name) \(Base64.encode(Array($0.utf8)))" }
-        }
-        return pairs.isEmpty ? nil : pairs.joined(separator: ",")
-    }
-}

@@ -43,7 +43,7 @@ public struct ResumableUpload: Sendable, Equatable {
 // MARK: Encoding
 
 extension ResumableUpload {
-    /// Writes the object; it is secret, because whoever knows the address may be able to write to it.
+    /// Writes the object. It is secret: the address alone may allow to write to the upload.
     func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("protocol", dialect.rawValue)

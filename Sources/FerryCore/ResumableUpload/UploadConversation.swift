@@ -32,7 +32,7 @@ public struct UploadConversation: Sendable {
     public let byteCount: Int64
     /// Version of the draft to announce.
     private let version: Int
-    private let metadata: UploadFileDescription
+    private let metadata: UploadMetadata
     /// The first byte of the next append.
     public private(set) var offset: Int64 = 0
     /// `true` if the server has got many bytes since the last interruption.
@@ -50,7 +50,7 @@ public struct UploadConversation: Sendable {
     /// Creates a conversation. `version`: of the draft; not used for tus.
     public init(
         _ dialect: UploadDialect, byteCount: Int64, version: Int = UploadDialect.versionOfOddAttempts,
-        metadata: UploadFileDescription = UploadFileDescription()
+        metadata: UploadMetadata = UploadMetadata()
     ) {
         self.dialect = dialect
         self.byteCount = byteCount
@@ -99,7 +99,7 @@ public struct UploadConversation: Sendable {
         switch request {
         case .creation, .emptyCreation:
             [NameValuePair("Upload-Length", String(byteCount))]
-                + (metadata.field.map { [NameValuePair("Upload-Metadata", $0)] } ?? [])
+                + (metadata.pairs.isEmpty ? [] : [NameValuePair("Upload-Metadata", metadata.text)])
         case .append:
             [
                 NameValuePair("Content-Type", "application/offset+octet-stream"),

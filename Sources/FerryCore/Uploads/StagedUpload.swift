@@ -82,3 +82,18 @@ extension StagedUpload: ShownObject {
         list.member("metadata", \.fields.metadata, "Names and values of the field Upload-Metadata.")
     }
 }
+
+extension UploadMetadata: ShownValue {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        for pair in pairs { writer.member(pair.name, pair.value) }
+        writer.endObject()
+    }
+
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [
+            JSON.Member("type", "object"),
+            JSON.Member("additionalProperties", .object([JSON.Member("type", "string")])),
+        ]
+    }
+}

@@ -2,7 +2,7 @@ import Synchronization
 
 /// The origins with large transfers (bulk), and the number of those on each loop. Large transfers of one
 /// origin are spread over the loops; small ones stay on one loop to share connections. The first transfers of
-/// an origin are spread too, until one has ended: nobody knows how large they are. Any thread.
+/// an origin are spread too, until one has ended: their size is not known before. Any thread.
 final class BulkTransfers: Sendable {
     /// The loop of an attempt.
     struct Placement: Equatable {

@@ -10,8 +10,8 @@ protocol ByteSource: AnyObject, Sendable {
     /// Text that contents which have been at its location share only if they have the same bytes; `nil` if
     /// the place does not tell.
     var identity: String? { get }
-    /// Whether these bytes are known to be the content that a job has left here: nobody else can have
-    /// replaced it, or its place tells one content from another.
+    /// Whether these bytes are known to be the content that a job has left here: only Ferry writes there, or
+    /// the place tells one content from another.
     func isKnown(as content: JobContent) -> Bool
     /// The open file with the bytes, so that a file thread can hash them; `nil` if the bytes are hashed as
     /// they are read.

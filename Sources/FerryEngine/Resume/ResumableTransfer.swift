@@ -213,14 +213,15 @@ extension Attempt {
     }
 
     /// Name and type of the source for servers that speak tus.
-    fileprivate var uploadMetadata: UploadFileDescription {
-        guard spec.request.resumableUploads == .tus else { return UploadFileDescription() }
-        var metadata = UploadFileDescription()
-        if case .path(let path)? = spec.source {
-            metadata.fileName = path.split(separator: "/").last.map(String.init)
+    fileprivate var uploadMetadata: UploadMetadata {
+        guard spec.request.resumableUploads == .tus else { return UploadMetadata() }
+        var pairs: [NameValuePair] = []
+        if case .path(let path)? = spec.source, let name = path.split(separator: "/").last {
+            pairs.append(NameValuePair("filename", String(name)))
         }
-        metadata.mediaType = spec.request.headers.first { equalIgnoringCase($0.name, "content-type") }?.value
-        return metadata
+        let type = spec.request.headers.first { equalIgnoringCase($0.name, "content-type") }
+        if let type { pairs.append(NameValuePair("filetype", type.value)) }
+        return UploadMetadata(pairs)
     }
 }
 

@@ -67,7 +67,9 @@ import Testing
 
     @Test("fields and bytes of the requests of tus")
     func tusRequests() {
-        let metadata = UploadFileDescription(fileName: "ä.txt", mediaType: "text/plain")
+        let metadata = UploadMetadata([
+            NameValuePair("filename", "ä.txt"), NameValuePair("filetype", "text/plain"),
+        ])
         var upload = UploadConversation(.tus, byteCount: 100, metadata: metadata)
         let tus = "Tus-Resumable: 1.0.0"
         #expect(

@@ -1,7 +1,7 @@
-/// Names and values that a client has given an upload in the field `Upload-Metadata` of tus 1.0: pairs of a
-/// name and the value in base64, with commas between them.
+/// Names and values of an upload in the field `Upload-Metadata` of tus 1.0: pairs of a name and the value in
+/// base64, with commas between them.
 public struct UploadMetadata: Sendable, Equatable {
-    /// The field as the client has sent it; empty without one.
+    /// The field as it is sent; empty without pairs.
     public let text: String
     /// The pairs whose values are UTF-8, in the order of the field.
     public let pairs: [NameValuePair]
@@ -31,21 +31,12 @@ public struct UploadMetadata: Sendable, Equatable {
         self.pairs = pairs
     }
 
+    /// Creates metadata of pairs. Names are visible ASCII without commas.
+    public init(_ pairs: [NameValuePair]) {
+        self.pairs = pairs
+        text = pairs.map { "\($0.name) \(Base64.encode(Array($0.value.utf8)))" }.joined(separator: ",")
+    }
+
     /// Returns the value of a name, or `nil`.
     public subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
-}
-
-extension UploadMetadata: ShownValue {
-    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        for pair in pairs { writer.member(pair.name, pair.value) }
-        writer.endObject()
-    }
-
-    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-        [
-            JSON.Member("type", "object"),
-            JSON.Member("additionalProperties", .object([JSON.Member("type", "string")])),
-        ]
-    }
 }

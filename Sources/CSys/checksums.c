@@ -10,9 +10,13 @@
 
 // Reflected polynomials: Castagnoli (RFC 9260 appendix A) and IEEE 802.3.
 enum { CASTAGNOLI = 0x82F63B78, ETHERNET = 0xEDB88320 };
+// Reflected polynomial of CRC-64/NVME (NVM Express NVM Command Set, "64b CRC definition").
+static const uint64_t NVME = 0x9A6C9329AC4BC9B5;
 
 typedef uint32_t table[8][256];
 static table castagnoli, ethernet;
+typedef uint64_t wide_table[8][256];
+static wide_table nvme;
 
 typedef uint32_t (*update)(uint32_t, const void *, size_t);
 static update best;
@@ -26,6 +30,20 @@ static void fill(table t, uint32_t polynomial) {
     for (int slice = 1; slice < 8; slice++) {
         for (int byte = 0; byte < 256; byte++) {
             uint32_t above = t[slice - 1][byte];
+            t[slice][byte] = (above >> 8) ^ t[0][above & 255];
+        }
+    }
+}
+
+static void fill_wide(wide_table t, uint64_t polynomial) {
+    for (int byte = 0; byte < 256; byte++) {
+        uint64_t value = byte;
+        for (int bit = 0; bit < 8; bit++) value = (value >> 1) ^ (value & 1 ? polynomial : 0);
+        t[0][byte] = value;
+    }
+    for (int slice = 1; slice < 8; slice++) {
+        for (int byte = 0; byte < 256; byte++) {
+            uint64_t above = t[slice - 1][byte];
             t[slice][byte] = (above >> 8) ^ t[0][above & 255];
         }
     }
@@ -95,6 +113,7 @@ __attribute__((constructor))
 static void choose(void) {
     fill(castagnoli, CASTAGNOLI);
     fill(ethernet, ETHERNET);
+    fill_wide(nvme, NVME);
     best = has_instruction() ? by_instruction : csys_crc32c_portable;
 }
 
@@ -104,6 +123,18 @@ uint32_t csys_crc32c(uint32_t value, const void *bytes, size_t count) {
 
 uint32_t csys_crc32(uint32_t value, const void *bytes, size_t count) {
     return by_table(ethernet, value, bytes, count);
+}
+
+uint64_t csys_crc64nvme(uint64_t value, const void *bytes, size_t count) {
+    const unsigned char *p = bytes;
+    value = ~value;
+    for (; count >= 8; count -= 8, p += 8) {
+        uint64_t word = little_endian(p) ^ value;
+        value = 0;
+        for (int slice = 0; slice < 8; slice++) value ^= nvme[7 - slice][word >> (8 * slice) & 255];
+    }
+    while (count--) value = (value >> 8) ^ nvme[0][(value ^ *p++) & 255];
+    return ~value;
 }
 
 uint32_t csys_adler32(uint32_t value, const void *bytes, size_t count) {

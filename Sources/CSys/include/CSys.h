@@ -65,6 +65,8 @@ uint32_t csys_crc32c(uint32_t value, const void *bytes, size_t count);
 uint32_t csys_crc32c_portable(uint32_t value, const void *bytes, size_t count);
 /// Like csys_crc32c, for CRC-32 (IEEE 802.3, as in zlib).
 uint32_t csys_crc32(uint32_t value, const void *bytes, size_t count);
+/// Like csys_crc32c, for CRC-64/NVME, the checksum CRC64NVME of object stores. Has no instruction.
+uint64_t csys_crc64nvme(uint64_t value, const void *bytes, size_t count);
 /// Like csys_crc32c, for Adler-32 (RFC 1950); 1 to begin.
 uint32_t csys_adler32(uint32_t value, const void *bytes, size_t count);
 

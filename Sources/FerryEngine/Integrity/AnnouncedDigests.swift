@@ -42,6 +42,8 @@ private enum AnnouncementField {
         case UInt8(ascii: "x") where equalIgnoringCase(name, "x-goog-hash"): self = .googHash
         case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-sha256"): self = .amazon(.sha256)
         case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-sha1"): self = .amazon(.sha1)
+        case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-crc64nvme"):
+            self = .amazon(.crc64nvme)
         case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-crc32c"): self = .amazon(.crc32c)
         case UInt8(ascii: "x") where equalIgnoringCase(name, "x-amz-checksum-crc32"): self = .amazon(.crc32)
         default: return nil

@@ -5,7 +5,7 @@ import OpenSSL
 /// Digests and checksums that a job may name in `integrity`, or a server in its head. Best first: SHA-256 is
 /// computed in any case, and the last ones find only accidental changes.
 enum DigestAlgorithm: String, Sendable, CaseIterable {
-    case sha256, sha512, crc32c, sha1, md5, crc32, adler32
+    case sha256, sha512, crc64nvme, crc32c, sha1, md5, crc32, adler32
 
     var byteCount: Int {
         switch self {
@@ -13,6 +13,7 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
         case .sha512: 64
         case .sha1: 20
         case .md5: 16
+        case .crc64nvme: 8
         case .crc32c, .crc32, .adler32: 4
         }
     }
@@ -26,7 +27,7 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
         case .sha512: .sha512
         case .sha1: .sha1
         case .md5: .md5
-        case .crc32c, .crc32, .adler32: nil
+        case .crc64nvme, .crc32c, .crc32, .adler32: nil
         }
     }
 }
@@ -75,7 +76,7 @@ extension JobSpec.Integrity {
 final class RunningDigest {
     let algorithm: DigestAlgorithm
     private var message: Digest?
-    private var checksum: UInt32
+    private var checksum: UInt64
 
     /// `nil` if this node cannot compute it.
     init?(_ algorithm: DigestAlgorithm) {
@@ -85,21 +86,28 @@ final class RunningDigest {
         checksum = Self.nothing(algorithm)
     }
 
-    private static func nothing(_ algorithm: DigestAlgorithm) -> UInt32 { algorithm == .adler32 ? 1 : 0 }
+    private static func nothing(_ algorithm: DigestAlgorithm) -> UInt64 { algorithm == .adler32 ? 1 : 0 }
 
     func update(_ bytes: UnsafeRawBufferPointer) {
         switch algorithm {
-        case .crc32c: checksum = csys_crc32c(checksum, bytes.baseAddress, bytes.count)
-        case .crc32: checksum = csys_crc32(checksum, bytes.baseAddress, bytes.count)
-        case .adler32: checksum = csys_adler32(checksum, bytes.baseAddress, bytes.count)
+        case .crc64nvme: checksum = csys_crc64nvme(checksum, bytes.baseAddress, bytes.count)
+        case .crc32c: update(bytes, with: csys_crc32c)
+        case .crc32: update(bytes, with: csys_crc32)
+        case .adler32: update(bytes, with: csys_adler32)
         case .sha256, .sha512, .sha1, .md5: message?.update(bytes)
         }
+    }
+
+    private func update(
+        _ bytes: UnsafeRawBufferPointer, with sum: (UInt32, UnsafeRawPointer?, Int) -> UInt32
+    ) {
+        checksum = UInt64(sum(UInt32(truncatingIfNeeded: checksum), bytes.baseAddress, bytes.count))
     }
 
     /// Returns the digest of all bytes so far and starts over.
     func finish() -> [UInt8] {
         if let digest = message?.finish() { return digest }
         defer { checksum = Self.nothing(algorithm) }
-        return withUnsafeBytes(of: checksum.bigEndian) { Array($0) }
+        return withUnsafeBytes(of: checksum.bigEndian) { Array($0.suffix(algorithm.byteCount)) }
     }
 }

@@ -10,7 +10,9 @@ private func hex(_ bytes: [UInt8]) -> String {
     bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
 }
 
-private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.bigEndian) { Array($0) } }
+private func bigEndian(_ word: some FixedWidthInteger) -> [UInt8] {
+    withUnsafeBytes(of: word.bigEndian) { Array($0) }
+}
 
 @Suite struct ChecksumTests {
     @Test(
@@ -23,6 +25,21 @@ private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.big
     func castagnoli(bytes: [UInt8], value: UInt32) {
         #expect(csys_crc32c(0, bytes, bytes.count) == value)
         #expect(csys_crc32c_portable(0, bytes, bytes.count) == value)
+    }
+
+    @Test(
+        "CRC-64/NVME has the values of the catalogue of CRCs and of the NVMe specification",
+        arguments: [
+            (Array("123456789".utf8), 0xAE8B_1486_0A79_9888), ([], 0),
+            ([UInt8](repeating: 0, count: 4_096), 0x6482_D367_EB22_B64E),
+            ([UInt8](repeating: 0xFF, count: 4_096), 0xC0DD_BA73_02EC_A3AC),
+        ] as [([UInt8], UInt64)])
+    func nvme(bytes: [UInt8], value: UInt64) {
+        #expect(csys_crc64nvme(0, bytes, bytes.count) == value)
+        for cut in 0...min(bytes.count, 20) {
+            let rest = Array(bytes[cut...])
+            #expect(csys_crc64nvme(csys_crc64nvme(0, bytes, cut), rest, rest.count) == value)
+        }
     }
 
     @Test("CRC-32 and Adler-32 have the values of zlib")
@@ -57,6 +74,9 @@ private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.big
                 csys_crc32c(csys_crc32c(0, first, cut), rest, rest.count) == csys_crc32c(0, bytes, 3_000))
             #expect(csys_crc32(csys_crc32(0, first, cut), rest, rest.count) == csys_crc32(0, bytes, 3_000))
             #expect(
+                csys_crc64nvme(csys_crc64nvme(0, first, cut), rest, rest.count)
+                    == csys_crc64nvme(0, bytes, 3_000))
+            #expect(
                 csys_adler32(csys_adler32(1, first, cut), rest, rest.count) == csys_adler32(1, bytes, 3_000))
         }
     }
@@ -81,6 +101,7 @@ private func base64(_ algorithm: Digest.Algorithm, _ bytes: [UInt8] = body) -> S
 }
 private let crc32c = Base64.encode(bigEndian(csys_crc32c(0, body, body.count)))
 private let crc32 = Base64.encode(bigEndian(csys_crc32(0, body, body.count)))
+private let crc64 = Base64.encode(bigEndian(csys_crc64nvme(0, body, body.count)))
 private let adler32 = bigEndian(csys_adler32(1, body, body.count))
 private let wrong = Array("another body".utf8)
 
@@ -129,6 +150,13 @@ private let announcements: [Announcement] = [
     .init("X-Amz-Checksum-Crc32c: \(crc32c)\r\nx-amz-checksum-type: FULL_OBJECT", .proof),
     .init("x-amz-checksum-crc32: \(crc32)", .proof),
     .init("x-amz-checksum-crc32: AAAAAA==", .mismatch),
+    .init("x-amz-checksum-crc64nvme: \(crc64)\r\nx-amz-checksum-type: FULL_OBJECT", .proof),
+    .init("X-Amz-Checksum-Crc64nvme: \(crc64)", .proof),
+    .init("x-amz-checksum-crc64nvme: AAAAAAAAAAA=", .mismatch),
+    .init("x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\nx-amz-checksum-crc32c: \(crc32c)", .mismatch),
+    .init("x-amz-checksum-crc64nvme: AAAAAAAAAAA=-2", .ignored),
+    .init("x-amz-checksum-crc64nvme: AAAAAAAAAAA=\r\nx-amz-checksum-type: COMPOSITE", .ignored),
+    .init("x-amz-checksum-crc64nvme: \(crc32c)", .ignored),
     .init("x-amz-checksum-crc32c: AAAAAA==-3", .ignored),
     .init("x-amz-checksum-crc32c: AAAAAA==\r\nx-amz-checksum-type: COMPOSITE", .ignored),
     .init("x-goog-hash: crc32c=\(crc32c),md5=\(base64(.md5))", .proof),

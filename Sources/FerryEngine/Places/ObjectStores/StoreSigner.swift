@@ -37,8 +37,8 @@ struct StoreSigner: Sendable {
     /// `unsignedPayload`. `date`: the time, as the clock of the store tells it.
     ///
     /// Servers decode the path and the query and encode them again before they check the signature, or use
-    /// both as sent. Both readings agree if only unreserved bytes (RFC 3986 §2.3) are literal, `/` in the path,
-    /// and `&` and `=` in the query. For another URL, the signature is the one of the first reading.
+    /// both as sent. Both readings agree if only unreserved bytes (RFC 3986 §2.3) are literal, `/` in the
+    /// path, and `&` and `=` in the query. For another URL, the signature is the one of the first reading.
     func fields(
         method: String, url: WebURL, headers: [TransferRequest.Header], payloadHash: String,
         at date: Timestamp

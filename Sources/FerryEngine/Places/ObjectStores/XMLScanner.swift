@@ -2,9 +2,9 @@
 ///
 /// Made for the flat documents of S3-compatible stores. Reads any bytes in one pass without recursion, and
 /// keeps at most `nameByteCountMax` bytes of a name, `textByteCountMax` of a text, and `depthMax` open
-/// elements. Attributes, namespaces, comments and processing instructions are skipped. The scanner ends at the
-/// first markup that is malformed, not complete, or a document type declaration, so that elements before it
-/// are found in a truncated document too.
+/// elements. Attributes, namespaces, comments and processing instructions are skipped. The scanner ends at
+/// the first markup that is malformed, not complete, or a document type declaration, so that elements before
+/// it are found in a truncated document too.
 struct XMLScanner {
     /// An element whose end tag was read.
     struct Element: Equatable {
@@ -163,8 +163,8 @@ struct XMLScanner {
     /// Skips a piece of markup. Returns `false` if no such piece begins here.
     private mutating func skip(_ start: String, to end: String) -> Bool { between(start, end) != nil }
 
-    /// Returns the bytes between two marks and moves behind them; `nil` if the first one is not here. Ends the
-    /// document if the second one is missing.
+    /// Returns the bytes between two marks and moves behind them; `nil` if the first one is not here. Ends
+    /// the document if the second one is missing.
     private mutating func between(_ start: String, _ end: String) -> ArraySlice<UInt8>? {
         guard bytes[index...].starts(with: start.utf8) else { return nil }
         let content = index + start.utf8.count

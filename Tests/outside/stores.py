@@ -218,7 +218,7 @@ class MemoryStore(http.server.ThreadingHTTPServer):
         self.store = Store(f"http://127.0.0.1:{self.server_port}")
         self.region, self.is_public, self.seconds_ahead = REGION, False, 0
         self.objects: dict[str, bytes] = {}
-        # Fields of all responses with an object.
+        # Checksums of all objects, for requests that ask for them.
         self.announced: dict[str, str] = {}
         # Answers, or functions of a request that give one, or None for the usual answer; by path, then for any path.
         self.script: dict[str | None, list] = {}
@@ -306,10 +306,10 @@ class MemoryStore(http.server.ThreadingHTTPServer):
             return Answer(404, "NoSuchKey")
         if request["if-match"] not in (None, etag(data)):
             return Answer(412, "PreconditionFailed")
-        fields = {"ETag": etag(data), "Accept-Ranges": "bytes"} | self.announced
+        fields = {"ETag": etag(data), "Accept-Ranges": "bytes"}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request["range"] or "")
         if not wanted or request["if-range"] not in (None, etag(data)):
-            return Answer(200, fields=fields, body=data)
+            return Answer(200, fields=fields | (self.announced if request["x-amz-checksum-mode"] == "ENABLED" else {}), body=data)
         first, last = int(wanted[1]), min(int(wanted[2] or len(data)), len(data) - 1)
         if first >= len(data):
             return Answer(416, "InvalidRange", {"Content-Range": f"bytes */{len(data)}"})

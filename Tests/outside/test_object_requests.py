@@ -302,6 +302,14 @@ def test_a_bucket_in_another_region(ferry, memory, status, method):
     assert [one.region for one in memory.requests(method)] == ["us-east-1", "eu-central-1"]
 
 
+def test_parts_follow_the_region_and_the_clock(ferry, memory):
+    data = os.urandom(16_000_000)
+    memory.objects["/bucket/k"], memory.region, memory.seconds_ahead = data, "eu-central-1", 7_200
+    job = succeeded(ferry, download(memory.store.object("bucket", "k"), segments=4, retry={"max_attempts": 1}))
+    assert content(ferry, job) == data
+    assert len({one["range"] for one in memory.requests() if one.region == "eu-central-1"}) >= 4
+
+
 def test_a_store_that_names_ever_other_regions(ferry, memory):
     memory.script[None] = [Answer(400, "AuthorizationHeaderMalformed", {"x-amz-bucket-region": f"r-{n}"}) for n in range(50)]
     shown = run(ferry, download(memory.store.object("bucket", "k"), retry={"max_attempts": 1}))

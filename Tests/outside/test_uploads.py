@@ -371,6 +371,34 @@ def test_jobs_send_an_upload(ferry, receiver):
     assert unknown.status_code == 422 and unknown.json()["errors"][0]["pointer"] == "#/source/upload"
 
 
+def test_parts_send_uploads(ferry, receiver):
+    first = ferry.call("PUT", "/v1/uploads/part-1", data=b"one", headers={"Content-Type": "a/b"}).json()
+    ferry.call("PUT", "/v1/uploads/part-2", headers={"Upload-Complete": "?0", "Upload-Length": "3"})
+    parts = [{"name": "a", "upload": "part-1"}, {"name": "t", "text": "x"},
+             {"name": "b", "upload": "part-2", "file_name": "two.bin"}, {"name": "c", "upload": first["id"]}]
+    def submit() -> requests.Response:
+        return ferry.call("POST", "/v1/jobs", json={"kind": "data", "request": {
+            "url": receiver.url + "/parts", "method": "POST", "body": {"multipart": parts}}})
+    made = submit()
+    assert made.status_code == 201, made.text
+    shown = made.json()["request"]["body"]["multipart"]
+    second = shown[2]["upload"]
+    assert shown[0]["upload"] == shown[3]["upload"] == first["id"] and second.startswith("upl_")
+    assert made.json()["waiting_for"] == "dependency"
+    assert made.json()["schedule"]["depends_on"] == [{"upload": second}]
+    assert ferry.call("DELETE", "/v1/uploads/part-1").json()["code"] == "in_use"
+    fields = {"Upload-Offset": "0", "Upload-Complete": "?1", "Content-Type": "application/partial-upload"}
+    assert ferry.call("PATCH", "/v1/uploads/part-2", data=b"two", headers=fields).status_code == 200
+    assert ended(ferry, made.json()["id"])["state"] == "succeeded"
+    body = receiver.received("/parts")[-1].body
+    assert body.count(b"one") == 2 and b'name="a"; filename="part-1"' in body and b"Content-Type: a/b" in body
+    assert b'name="b"; filename="two.bin"' in body and b"two" in body
+    parts[2]["upload"] = "part-3"
+    unknown = submit()
+    assert unknown.status_code == 422
+    assert unknown.json()["errors"][0]["pointer"] == "#/request/body/multipart/2/upload"
+
+
 def test_jobs_wait_for_an_incomplete_upload(ferry, receiver):
     ferry.call("PUT", "/v1/uploads/late", headers={"Upload-Complete": "?0", "Upload-Length": "6"})
     made = job(ferry, receiver, "late").json()

@@ -25,23 +25,19 @@ extension JobReferenceCheck {
     private static func resolved(
         _ jobs: [NewJob], _ found: [NamedUpload], _ secrets: SecretSeal, _ place: (Int) -> String
     ) throws(InvalidFields) -> [NewJob] {
-        var known: [UploadReference: NamedUpload] = [:]
-        for upload in found {
-            known[.id(upload.id)] = upload
-            if let name = upload.name { known[.name(name)] = upload }
-        }
+        let known = NamedUploads(found)
         let errors = ValidationErrors()
         var resolved: [NewJob] = []
         for (number, job) in jobs.enumerated() {
             for (upload, pointer) in job.spec.namedUploads where known[upload] == nil {
-                errors.add(place(number) + pointer, "invalid_value", "No upload has this identifier or name.")
+                errors.add(place(number) + pointer, "invalid_value", noSuchUpload)
             }
-            guard let upload = job.spec.sourceUpload.flatMap({ known[$0] }) else {
+            guard !job.spec.sourceUploads.isEmpty else {
                 resolved.append(job)
                 continue
             }
             var changed = job.request
-            try changed.spec.nameUpload(upload, at: place(number))
+            try changed.spec.nameUploads(known, at: place(number))
             resolved.append(
                 NewJob(
                     id: job.id, tenant: job.tenant, changed, sealing: secrets, traceparent: job.traceparent,
@@ -54,6 +50,8 @@ extension JobReferenceCheck {
 
 extension JobSpec {
     fileprivate var namesUploads: Bool {
-        sourceUpload != nil || schedule.dependencies.contains { $0.upload != nil }
+        !sourceUploads.isEmpty || schedule.dependencies.contains { $0.upload != nil }
     }
 }
+
+private let noSuchUpload = "No upload has this identifier or name."

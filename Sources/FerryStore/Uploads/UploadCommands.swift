@@ -110,16 +110,23 @@ package final class UploadCommands: UploadLookup {
     ) {
         commands.perform("prepare_uploads", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[NamedUpload], StoreError> in
-            let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
-            var found: [NamedUpload] = []
-            for row in 0..<rows.rowCount {
-                found.append(
-                    NamedUpload(
-                        id: rows.identifier(row, 0), name: rows.textOrNil(row, 1),
-                        isComplete: rows.bool(row, 2)))
-            }
-            return .success(found)
+            .success(try Self.prepare(references, of: tenant, &connection))
         }
+    }
+
+    /// Prepares uploads, as part of the transaction that inserts the jobs or before it. Returns those that
+    /// the tenant has.
+    static func prepare(
+        _ references: [UploadReference], of tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> [NamedUpload] {
+        let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
+        var found: [NamedUpload] = []
+        for row in 0..<rows.rowCount {
+            found.append(
+                NamedUpload(
+                    id: rows.identifier(row, 0), name: rows.textOrNil(row, 1), isComplete: rows.bool(row, 2)))
+        }
+        return found
     }
 
     /// Completes an upload whose bytes are durable. Fails with `notFound` if it is not incomplete any more.
@@ -233,20 +240,25 @@ extension Parameters {
     }
 
     /// The parameters of prepare_uploads.sql.
-    static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+    fileprivate static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        parameters.append(references)
+        return parameters
+    }
+
+    /// Appends the identifiers and the names among references to uploads.
+    mutating func append(_ uploads: [UploadReference]) {
         var ids: [UploadID] = []
         var names: [String] = []
-        for reference in references {
-            switch reference {
+        for upload in uploads {
+            switch upload {
             case .id(let id): ids.append(id)
             case .name(let name): names.append(name)
             }
         }
-        var parameters = Parameters()
-        parameters.append(text: tenant)
-        parameters.appendArray(.uuid, ids) { $0.append($1) }
-        parameters.appendArray(.text, names) { $0.append(text: $1) }
-        return parameters
+        appendArray(.uuid, ids) { $0.append($1) }
+        appendArray(.text, names) { $0.append(text: $1) }
     }
 
     fileprivate mutating func append(_ fields: UploadFields) {

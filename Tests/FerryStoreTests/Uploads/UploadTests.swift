@@ -56,7 +56,8 @@ struct UploadTests {
         }.get()
         var spec = newJob(tenant: tenant, kind: .upload, method: "PUT").spec
         spec.source = .upload(.id(id))
-        try spec.nameUpload(try #require(named.first), at: "#")
+        #expect(named.map(\.id) == [id])
+        try spec.nameUploads(NamedUploads(named), at: "#")
         return NewJob(
             id: TestNode.identifiers.make(), tenant: tenant, JobRequest(spec),
             specJSON: spec.encodeStored(), sealedSecrets: nil, traceparent: nil, retryOf: nil)

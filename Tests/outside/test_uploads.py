@@ -399,6 +399,27 @@ def test_parts_send_uploads(ferry, receiver):
     assert unknown.json()["errors"][0]["pointer"] == "#/request/body/multipart/2/upload"
 
 
+def test_schedules_look_up_names_at_each_run(ferry, receiver):
+    def schedule(upload: str) -> requests.Response:
+        return ferry.call("POST", "/v1/schedules", json={"interval": 86_400, "job": {
+            "kind": "upload", "source": {"upload": upload},
+            "request": {"url": receiver.url + "/nightly", "method": "POST"}}})
+    made = schedule("nightly")
+    assert made.status_code == 201 and made.json()["job"]["source"]["upload"] == "nightly", made.text
+    run = f"/v1/schedules/{made.json()['id']}/run"
+    missing = ferry.call("POST", run)
+    assert missing.status_code == 409 and missing.json()["code"] == "upload_missing"
+    for data in (b"first", b"second"):
+        upload = ferry.call("PUT", "/v1/uploads/nightly", data=data).json()
+        job = ferry.call("POST", run)
+        assert job.status_code == 201 and job.json()["source"]["upload"] == upload["id"], job.text
+        assert ended(ferry, job.json()["id"])["state"] == "succeeded"
+        assert receiver.received("/nightly")[-1].body == data
+        assert ferry.call("DELETE", "/v1/uploads/nightly").status_code == 204
+    unknown = schedule(upload["id"])
+    assert unknown.status_code == 422 and unknown.json()["errors"][0]["pointer"] == "#/job/source/upload"
+
+
 def test_jobs_wait_for_an_incomplete_upload(ferry, receiver):
     ferry.call("PUT", "/v1/uploads/late", headers={"Upload-Complete": "?0", "Upload-Length": "6"})
     made = job(ferry, receiver, "late").json()

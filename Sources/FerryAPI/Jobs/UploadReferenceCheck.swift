@@ -22,6 +22,33 @@ extension JobReferenceCheck {
             })
     }
 
+    /// Calls `then` if the uploads exist that jobs of a schedule name by identifier, or if the key was
+    /// accepted before. Names are looked up at each run. Otherwise responds with an error for each that does
+    /// not exist.
+    func checkUploads(
+        of specs: [JobSpec], _ request: RequestContext, _ key: Submission.Idempotency?,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
+    ) {
+        let named = specs.enumerated().flatMap { number, spec in
+            spec.sourceUploads.compactMap { upload, pointer in
+                if case .id = upload { (upload: upload, pointer: place(number) + pointer) } else { nil }
+            }
+        }
+        guard !named.isEmpty else { return then() }
+        uploads.prepareUploads(
+            Array(Set(named.map(\.upload))), tenant: request.tenant,
+            reply: request.onSuccess { [earlier] found in
+                let known = NamedUploads(found)
+                let errors = ValidationErrors()
+                for (upload, pointer) in named where known[upload] == nil {
+                    errors.add(pointer, "invalid_value", noSuchUpload)
+                }
+                guard !errors.isEmpty else { return then() }
+                let problem = Problem(InvalidFields(errors.all))
+                earlier.find(key, request, then: { _ in then() }) { request.fail(problem) }
+            })
+    }
+
     private static func resolved(
         _ jobs: [NewJob], _ found: [NamedUpload], _ secrets: SecretSeal, _ place: (Int) -> String
     ) throws(InvalidFields) -> [NewJob] {

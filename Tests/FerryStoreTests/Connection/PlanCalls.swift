@@ -503,7 +503,7 @@ struct PlanCall {
             Statements.createSchedule,
             """
             history_id(7000000), 'acme', now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL,
-            'schedules', 'new', 'fingerprint', history_id(1)
+            'schedules', 'new', 'fingerprint', history_id(1), ARRAY[history_id(5)], '{}'
             """),
         command(Statements.deleteSchedule, "history_id(1), 'acme', NULL"),
         writer(Statements.dropLocks),
@@ -519,7 +519,8 @@ struct PlanCall {
         command(
             Statements.replaceSchedule,
             """
-            history_id(1), 1, now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL
+            history_id(1), 1, now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL,
+            ARRAY[history_id(5)], '{}'
             """),
         writer(Statements.sweepRuns, "history_id(500000), 50"),
         writer(

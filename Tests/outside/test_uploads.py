@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import time
+import zlib
 
 import pytest
 import requests
@@ -93,9 +94,12 @@ def test_chunked_with_digests_and_metadata(ferry):
     assert made.status_code == 201, made.text
     assert made.json()["sha256"] == sha256(DATA) and made.json()["file_name"] == "ä.csv"
     assert made.json()["metadata"] == {"a": "x"}
+    fields["Repr-Digest"] += f", sha-512=:{base64.b64encode(hashlib.sha512(DATA).digest()).decode()}:"
+    assert ferry.call("POST", "/v1/uploads", data=DATA, headers=fields).status_code == 201
     before = len(files(ferry))
-    wrong = ferry.call("POST", "/v1/uploads", data=DATA[1:], headers=fields)
-    assert wrong.status_code == 400 and wrong.json()["code"] == "digest_mismatch"
+    for digest in fields["Repr-Digest"].split(", "):
+        wrong = ferry.call("POST", "/v1/uploads", data=DATA[1:], headers=fields | {"Repr-Digest": digest})
+        assert wrong.status_code == 400 and wrong.json()["code"] == "digest_mismatch"
     eventually(10, lambda: len(files(ferry)) == before, "the file of the wrong upload is removed")
 
 
@@ -303,13 +307,19 @@ def test_tus_checksum_and_method_override(ferry):
     made = ferry.call("POST", "/v1/uploads", headers=TUS | {"Upload-Defer-Length": "1"})
     assert made.status_code == 201 and made.headers["Upload-Expires"].endswith("GMT")
     path = made.headers["Location"]
-    def checksum(data: bytes) -> str:
-        return "sha1 " + base64.b64encode(hashlib.sha1(data).digest()).decode()
+    def checksum(data: bytes, algorithm: str = "sha1") -> str:
+        digest = zlib.crc32(data).to_bytes(4) if algorithm == "crc32" else hashlib.new(algorithm, data).digest()
+        return f"{algorithm} {base64.b64encode(digest).decode()}"
+    algorithms = ferry.call("OPTIONS", "/v1/uploads").headers["Tus-Checksum-Algorithm"].split(",")
+    assert set(algorithms) == {"sha1", "sha256", "sha512", "md5", "crc32", "crc32c"}
     wrong = ferry.call("PATCH", path, data=b"abc", headers=CHUNK | {"Upload-Offset": "0", "Upload-Checksum": checksum(b"x")})
     assert wrong.status_code == 460, wrong.text
+    for algorithm in set(algorithms) - {"crc32c"}:
+        fields = CHUNK | {"Upload-Offset": "0", "Upload-Checksum": checksum(b"x", algorithm)}
+        assert ferry.call("PATCH", path, data=b"abc", headers=fields).status_code == 460, algorithm
     assert head(ferry, path, **TUS).headers["Upload-Offset"] == "0"
     right = ferry.call("POST", path, data=b"abc", headers=CHUNK | {
-        "Upload-Offset": "0", "Upload-Checksum": checksum(b"abc"), "X-HTTP-Method-Override": "PATCH"})
+        "Upload-Offset": "0", "Upload-Checksum": checksum(b"abc", "crc32"), "X-HTTP-Method-Override": "PATCH"})
     assert right.status_code == 204 and right.headers["Upload-Offset"] == "3", right.text
     state = head(ferry, path, **TUS)
     assert state.headers["Upload-Defer-Length"] == "1" and "Upload-Length" not in state.headers

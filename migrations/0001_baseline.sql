@@ -971,6 +971,9 @@ CREATE TABLE uploads (
 -- Lists, newest first. Partial on paper, like jobs_tenant.
 -- Used by list_uploads, create_upload, sum_stored_bytes.
 CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
+-- Complete uploads, and incomplete ones, newest first.
+-- Used by list_uploads.
+CREATE INDEX uploads_state ON uploads (tenant, is_complete, id);
 -- Uploads that have expired.
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);

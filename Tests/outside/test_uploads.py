@@ -126,6 +126,21 @@ def test_list_has_pages(ferry):
     assert rest["data"][0]["id"] == made[0]
 
 
+def test_list_has_filters(ferry):
+    done = ferry.call("PUT", "/v1/uploads/filter-1", data=b"x").json()
+    ferry.call("PUT", "/v1/uploads/filter-2", headers={"Upload-Complete": "?0"})
+    def names(query: str) -> list[str]:
+        return [one["name"] for one in ferry.call("GET", f"/v1/uploads?limit=500&{query}").json()["data"]]
+    assert names("name=filter-1") == ["filter-1"] and names("name=filter-1&complete=false") == []
+    assert "filter-2" in names("complete=false") and "filter-1" not in names("complete=false")
+    assert "filter-1" in names("complete=true") and "filter-2" not in names("complete=true")
+    after = f"created_after={done['created_at']}"
+    assert names(f"{after}&complete=false") == ["filter-2"] and "filter-1" not in names(after)
+    assert "filter-1" not in names(f"created_before={done['created_at']}")
+    for wrong in ("complete=1", "name=a/b", "created_after=x", "state=complete"):
+        assert ferry.call("GET", f"/v1/uploads?{wrong}").status_code == 400, wrong
+
+
 def test_viewers_only_read(ferry):
     key = ferry.call("POST", "/v1/admin/keys", json={"name": "v", "role": "viewer"}).json()["key"]
     fields = {"Authorization": f"Bearer {key}"}

@@ -27,16 +27,10 @@ package final class UploadCommands: UploadLookup {
     }
 
     /// Reads a page of a tenant's uploads, newest first.
-    package func uploads(
-        tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>
-    ) {
-        reads.read("uploads", of: .tenant(tenant), reply) {
+    package func uploads(_ query: UploadQuery, reply: @escaping Reply<[StagedUpload]>) {
+        reads.read("uploads", of: .tenant(query.tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[StagedUpload], StoreError> in
-            var parameters = Parameters()
-            parameters.append(text: tenant)
-            parameters.append(before ?? .last)
-            parameters.append(int32: Int32(clamping: limit))
-            let rows = try connection.execute(Statements.listUploads, parameters)
+            let rows = try connection.execute(Statements.listUploads, .query(query))
             var uploads: [StagedUpload] = []
             for row in 0..<rows.rowCount { uploads.append(StagedUpload(rows, row)) }
             return .success(uploads)
@@ -236,6 +230,24 @@ extension Parameters {
         parameters.append(text: upload.name)
         parameters.append(upload.fields)
         parameters.append(int64: Limits.uploadCountMax)
+        return parameters
+    }
+
+    /// Seconds by which `created_at` may differ from the time of the upload's id: the clocks of nodes differ.
+    private static let creationSeconds = 300.0
+
+    /// The parameters of list_uploads.sql.
+    fileprivate static func query(_ query: UploadQuery) -> Parameters {
+        let last = query.createdBefore.map { UploadID.first(at: $0 + creationSeconds) } ?? .last
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(min(query.before ?? .last, last))
+        parameters.append(int32: Int32(clamping: query.limit))
+        parameters.append(bool: query.isComplete)
+        parameters.append(text: query.name)
+        parameters.append(query.createdAfter)
+        parameters.append(query.createdBefore)
+        parameters.append(query.createdAfter.map { UploadID.first(at: $0 + -creationSeconds) })
         return parameters
     }
 

@@ -971,6 +971,9 @@ CREATE TABLE uploads (
 -- Lists, newest first. Partial on paper, like jobs_tenant.
 -- Used by list_uploads, create_upload, sum_stored_bytes.
 CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
+-- Complete uploads, and incomplete ones, newest first.
+-- Used by list_uploads.
+CREATE INDEX uploads_state ON uploads (tenant, is_complete, id);
 -- Uploads that have expired.
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);
@@ -1322,14 +1325,34 @@ CREATE TABLE schedules (
     closes_group boolean,
     -- Why an occurrence was last skipped (ScheduleSkip in the source).
     skip_reason text,
+    -- The staged uploads that the jobs send: id:UUID, or name:NAME. Null: none.
+    uploads text[],
     CONSTRAINT schedules_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Due schedules, and the time of the next one.
 -- Used by due_schedules, next_schedule.
 CREATE INDEX schedules_due ON schedules (next_run_at) WHERE next_run_at IS NOT NULL;
+-- Schedules that send an upload. Few schedules do.
+-- Used by is_upload_scheduled.
+CREATE INDEX schedules_uploads ON schedules USING gin (uploads) WHERE uploads IS NOT NULL;
 -- Lists, newest first. Partial on paper.
 -- Used by list_schedules.
 CREATE INDEX schedules_tenant ON schedules (tenant, id) WHERE tenant IS NOT NULL;
+
+-- Returns uploads as in schedules.uploads; null if there are none.
+CREATE FUNCTION scheduled_uploads(ids uuid[], names text[]) RETURNS text[] LANGUAGE sql IMMUTABLE
+RETURN nullif(ARRAY(
+    SELECT 'id:' || i FROM unnest(ids) AS i
+    UNION ALL SELECT 'name:' || n FROM unnest(names) AS n WHERE n IS NOT NULL), '{}');
+
+-- Returns whether a schedule with a next occurrence sends an upload.
+CREATE FUNCTION is_upload_scheduled(owner text, needed uuid, needed_name text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+SELECT EXISTS (
+    SELECT FROM schedules s
+    WHERE s.uploads && scheduled_uploads(ARRAY[needed], ARRAY[needed_name]) AND s.next_run_at IS NOT NULL
+        AND s.tenant = owner)
+$$;
 
 -- The jobs of each occurrence: written once, in the transaction that inserts the jobs.
 CREATE TABLE schedule_runs (

@@ -121,7 +121,10 @@ enum FolderUses {
                 ),
                 (
                     "Schedules",
-                    ["Connection", "Signals", "Requests", "Settings", "Quotas", "Waiting", "Submit"]
+                    [
+                        "Connection", "Signals", "Requests", "Settings", "Quotas", "Waiting", "Submit",
+                        "Uploads",
+                    ]
                 ),
                 (
                     "Retention",

@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import time
+import zlib
 
 import pytest
 import requests
@@ -93,9 +94,12 @@ def test_chunked_with_digests_and_metadata(ferry):
     assert made.status_code == 201, made.text
     assert made.json()["sha256"] == sha256(DATA) and made.json()["file_name"] == "ä.csv"
     assert made.json()["metadata"] == {"a": "x"}
+    fields["Repr-Digest"] += f", sha-512=:{base64.b64encode(hashlib.sha512(DATA).digest()).decode()}:"
+    assert ferry.call("POST", "/v1/uploads", data=DATA, headers=fields).status_code == 201
     before = len(files(ferry))
-    wrong = ferry.call("POST", "/v1/uploads", data=DATA[1:], headers=fields)
-    assert wrong.status_code == 400 and wrong.json()["code"] == "digest_mismatch"
+    for digest in fields["Repr-Digest"].split(", "):
+        wrong = ferry.call("POST", "/v1/uploads", data=DATA[1:], headers=fields | {"Repr-Digest": digest})
+        assert wrong.status_code == 400 and wrong.json()["code"] == "digest_mismatch"
     eventually(10, lambda: len(files(ferry)) == before, "the file of the wrong upload is removed")
 
 
@@ -120,6 +124,21 @@ def test_list_has_pages(ferry):
     assert [one["id"] for one in first["data"]] == made[:0:-1]
     rest = ferry.call("GET", f"/v1/uploads?limit=2&cursor={first['next_cursor']}").json()
     assert rest["data"][0]["id"] == made[0]
+
+
+def test_list_has_filters(ferry):
+    done = ferry.call("PUT", "/v1/uploads/filter-1", data=b"x").json()
+    ferry.call("PUT", "/v1/uploads/filter-2", headers={"Upload-Complete": "?0"})
+    def names(query: str) -> list[str]:
+        return [one["name"] for one in ferry.call("GET", f"/v1/uploads?limit=500&{query}").json()["data"]]
+    assert names("name=filter-1") == ["filter-1"] and names("name=filter-1&complete=false") == []
+    assert "filter-2" in names("complete=false") and "filter-1" not in names("complete=false")
+    assert "filter-1" in names("complete=true") and "filter-2" not in names("complete=true")
+    after = f"created_after={done['created_at']}"
+    assert names(f"{after}&complete=false") == ["filter-2"] and "filter-1" not in names(after)
+    assert "filter-1" not in names(f"created_before={done['created_at']}")
+    for wrong in ("complete=1", "name=a/b", "created_after=x", "state=complete"):
+        assert ferry.call("GET", f"/v1/uploads?{wrong}").status_code == 400, wrong
 
 
 def test_viewers_only_read(ferry):
@@ -303,13 +322,19 @@ def test_tus_checksum_and_method_override(ferry):
     made = ferry.call("POST", "/v1/uploads", headers=TUS | {"Upload-Defer-Length": "1"})
     assert made.status_code == 201 and made.headers["Upload-Expires"].endswith("GMT")
     path = made.headers["Location"]
-    def checksum(data: bytes) -> str:
-        return "sha1 " + base64.b64encode(hashlib.sha1(data).digest()).decode()
+    def checksum(data: bytes, algorithm: str = "sha1") -> str:
+        digest = zlib.crc32(data).to_bytes(4) if algorithm == "crc32" else hashlib.new(algorithm, data).digest()
+        return f"{algorithm} {base64.b64encode(digest).decode()}"
+    algorithms = ferry.call("OPTIONS", "/v1/uploads").headers["Tus-Checksum-Algorithm"].split(",")
+    assert set(algorithms) == {"sha1", "sha256", "sha512", "md5", "crc32", "crc32c"}
     wrong = ferry.call("PATCH", path, data=b"abc", headers=CHUNK | {"Upload-Offset": "0", "Upload-Checksum": checksum(b"x")})
     assert wrong.status_code == 460, wrong.text
+    for algorithm in set(algorithms) - {"crc32c"}:
+        fields = CHUNK | {"Upload-Offset": "0", "Upload-Checksum": checksum(b"x", algorithm)}
+        assert ferry.call("PATCH", path, data=b"abc", headers=fields).status_code == 460, algorithm
     assert head(ferry, path, **TUS).headers["Upload-Offset"] == "0"
     right = ferry.call("POST", path, data=b"abc", headers=CHUNK | {
-        "Upload-Offset": "0", "Upload-Checksum": checksum(b"abc"), "X-HTTP-Method-Override": "PATCH"})
+        "Upload-Offset": "0", "Upload-Checksum": checksum(b"abc", "crc32"), "X-HTTP-Method-Override": "PATCH"})
     assert right.status_code == 204 and right.headers["Upload-Offset"] == "3", right.text
     state = head(ferry, path, **TUS)
     assert state.headers["Upload-Defer-Length"] == "1" and "Upload-Length" not in state.headers
@@ -369,6 +394,55 @@ def test_jobs_send_an_upload(ferry, receiver):
     assert bodies.count(DATA) == 2 and any(DATA in body and body != DATA for body in bodies)
     unknown = job(ferry, receiver, "nothing")
     assert unknown.status_code == 422 and unknown.json()["errors"][0]["pointer"] == "#/source/upload"
+
+
+def test_parts_send_uploads(ferry, receiver):
+    first = ferry.call("PUT", "/v1/uploads/part-1", data=b"one", headers={"Content-Type": "a/b"}).json()
+    ferry.call("PUT", "/v1/uploads/part-2", headers={"Upload-Complete": "?0", "Upload-Length": "3"})
+    parts = [{"name": "a", "upload": "part-1"}, {"name": "t", "text": "x"},
+             {"name": "b", "upload": "part-2", "file_name": "two.bin"}, {"name": "c", "upload": first["id"]}]
+    def submit() -> requests.Response:
+        return ferry.call("POST", "/v1/jobs", json={"kind": "data", "request": {
+            "url": receiver.url + "/parts", "method": "POST", "body": {"multipart": parts}}})
+    made = submit()
+    assert made.status_code == 201, made.text
+    shown = made.json()["request"]["body"]["multipart"]
+    second = shown[2]["upload"]
+    assert shown[0]["upload"] == shown[3]["upload"] == first["id"] and second.startswith("upl_")
+    assert made.json()["waiting_for"] == "dependency"
+    assert made.json()["schedule"]["depends_on"] == [{"upload": second}]
+    assert ferry.call("DELETE", "/v1/uploads/part-1").json()["code"] == "in_use"
+    fields = {"Upload-Offset": "0", "Upload-Complete": "?1", "Content-Type": "application/partial-upload"}
+    assert ferry.call("PATCH", "/v1/uploads/part-2", data=b"two", headers=fields).status_code == 200
+    assert ended(ferry, made.json()["id"])["state"] == "succeeded"
+    body = receiver.received("/parts")[-1].body
+    assert body.count(b"one") == 2 and b'name="a"; filename="part-1"' in body and b"Content-Type: a/b" in body
+    assert b'name="b"; filename="two.bin"' in body and b"two" in body
+    parts[2]["upload"] = "part-3"
+    unknown = submit()
+    assert unknown.status_code == 422
+    assert unknown.json()["errors"][0]["pointer"] == "#/request/body/multipart/2/upload"
+
+
+def test_schedules_look_up_names_at_each_run(ferry, receiver):
+    def schedule(upload: str) -> requests.Response:
+        return ferry.call("POST", "/v1/schedules", json={"interval": 86_400, "job": {
+            "kind": "upload", "source": {"upload": upload},
+            "request": {"url": receiver.url + "/nightly", "method": "POST"}}})
+    made = schedule("nightly")
+    assert made.status_code == 201 and made.json()["job"]["source"]["upload"] == "nightly", made.text
+    run = f"/v1/schedules/{made.json()['id']}/run"
+    missing = ferry.call("POST", run)
+    assert missing.status_code == 409 and missing.json()["code"] == "upload_missing"
+    for data in (b"first", b"second"):
+        upload = ferry.call("PUT", "/v1/uploads/nightly", data=data).json()
+        job = ferry.call("POST", run)
+        assert job.status_code == 201 and job.json()["source"]["upload"] == upload["id"], job.text
+        assert ended(ferry, job.json()["id"])["state"] == "succeeded"
+        assert receiver.received("/nightly")[-1].body == data
+        assert ferry.call("DELETE", "/v1/uploads/nightly").status_code == 204
+    unknown = schedule(upload["id"])
+    assert unknown.status_code == 422 and unknown.json()["errors"][0]["pointer"] == "#/job/source/upload"
 
 
 def test_jobs_wait_for_an_incomplete_upload(ferry, receiver):

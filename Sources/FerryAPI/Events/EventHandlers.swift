@@ -144,10 +144,3 @@ extension EventQuery {
         types = named.compactMap(\.self).mask
     }
 }
-
-private func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
-    guard let instant = Timestamp(rfc3339: value) else {
-        throw Problem(.invalidParameter, "\(name) must be an RFC 3339 time.")
-    }
-    return instant
-}

@@ -137,7 +137,8 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
     return query
 }
 
-private func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
+/// Returns the value of a parameter that is a time; another text is a 400.
+func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
     guard let time = Timestamp(rfc3339: value) else {
         throw Problem(.invalidParameter, "\(name) must be an RFC 3339 time.")
     }

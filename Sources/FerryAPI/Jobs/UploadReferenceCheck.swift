@@ -22,26 +22,49 @@ extension JobReferenceCheck {
             })
     }
 
+    /// Calls `then` if the uploads exist that jobs of a schedule name by identifier, or if the key was
+    /// accepted before. Names are looked up at each run. Otherwise responds with an error for each that does
+    /// not exist.
+    func checkUploads(
+        of specs: [JobSpec], _ request: RequestContext, _ key: Submission.Idempotency?,
+        place: @escaping @Sendable (Int) -> String, then: @escaping @Sendable () -> Void
+    ) {
+        let named = specs.enumerated().flatMap { number, spec in
+            spec.sourceUploads.compactMap { upload, pointer in
+                if case .id = upload { (upload: upload, pointer: place(number) + pointer) } else { nil }
+            }
+        }
+        guard !named.isEmpty else { return then() }
+        uploads.prepareUploads(
+            Array(Set(named.map(\.upload))), tenant: request.tenant,
+            reply: request.onSuccess { [earlier] found in
+                let known = NamedUploads(found)
+                let errors = ValidationErrors()
+                for (upload, pointer) in named where known[upload] == nil {
+                    errors.add(pointer, "invalid_value", noSuchUpload)
+                }
+                guard !errors.isEmpty else { return then() }
+                let problem = Problem(InvalidFields(errors.all))
+                earlier.find(key, request, then: { _ in then() }) { request.fail(problem) }
+            })
+    }
+
     private static func resolved(
         _ jobs: [NewJob], _ found: [NamedUpload], _ secrets: SecretSeal, _ place: (Int) -> String
     ) throws(InvalidFields) -> [NewJob] {
-        var known: [UploadReference: NamedUpload] = [:]
-        for upload in found {
-            known[.id(upload.id)] = upload
-            if let name = upload.name { known[.name(name)] = upload }
-        }
+        let known = NamedUploads(found)
         let errors = ValidationErrors()
         var resolved: [NewJob] = []
         for (number, job) in jobs.enumerated() {
             for (upload, pointer) in job.spec.namedUploads where known[upload] == nil {
-                errors.add(place(number) + pointer, "invalid_value", "No upload has this identifier or name.")
+                errors.add(place(number) + pointer, "invalid_value", noSuchUpload)
             }
-            guard let upload = job.spec.sourceUpload.flatMap({ known[$0] }) else {
+            guard !job.spec.sourceUploads.isEmpty else {
                 resolved.append(job)
                 continue
             }
             var changed = job.request
-            try changed.spec.nameUpload(upload, at: place(number))
+            try changed.spec.nameUploads(known, at: place(number))
             resolved.append(
                 NewJob(
                     id: job.id, tenant: job.tenant, changed, sealing: secrets, traceparent: job.traceparent,
@@ -54,6 +77,8 @@ extension JobReferenceCheck {
 
 extension JobSpec {
     fileprivate var namesUploads: Bool {
-        sourceUpload != nil || schedule.dependencies.contains { $0.upload != nil }
+        !sourceUploads.isEmpty || schedule.dependencies.contains { $0.upload != nil }
     }
 }
+
+private let noSuchUpload = "No upload has this identifier or name."

@@ -131,6 +131,18 @@ let parameters: [Parameter] = [
         "UploadName", "upload", .path, text(1...Limits.nameByteCountMax, "^[A-Za-z0-9._-]+$"),
         "Identifier of the upload, or the name that the client has given it."),
     Parameter(
+        "UploadIsComplete", "complete", .query, Bool.schema(NoRule()),
+        "true: only complete uploads. false: only incomplete ones."),
+    Parameter(
+        "NameOfUpload", "name", .query, text(1...Limits.nameByteCountMax, "^[A-Za-z0-9._-]+$"),
+        "Only the upload with this name of the client."),
+    Parameter(
+        "UploadCreatedAfter", "created_after", .query, time,
+        "Only uploads that were created after this time."),
+    Parameter(
+        "UploadCreatedBefore", "created_before", .query, time,
+        "Only uploads that were created before this time."),
+    Parameter(
         "Force", "force", .query, Bool.shownSchema,
         "true: the upload is deleted although an unfinished job needs it; jobs that wait for it fail."),
     header(

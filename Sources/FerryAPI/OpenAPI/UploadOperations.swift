@@ -2,7 +2,13 @@ extension Operation {
     /// Descriptions of the operations on staged uploads.
     var uploadDescription: OperationDescription {
         switch self {
-        case .listUploads: .page("List staged uploads, newest first", "A page of uploads.", "UploadList")
+        case .listUploads:
+            .page(
+                "List staged uploads, newest first", "A page of uploads.", "UploadList",
+                [
+                    "UploadIsComplete", "NameOfUpload", "UploadCreatedAfter", "UploadCreatedBefore", "Limit",
+                    "Cursor",
+                ])
         case .readUpload:
             OperationDescription(
                 "Read a staged upload", ["IfNoneMatch"], nil,

@@ -70,9 +70,7 @@ final class ScheduleHandlers: Sendable {
         }
         let schedule = NewSchedule(
             id: identifiers.make(), tenant: request.tenant, spec: valid.spec, jobs: valid.jobs)
-        references.checkSources(
-            of: valid.jobs.requests.map(\.spec), request, key, place: valid.jobs.place
-        ) { [store] in
+        checkSources(of: valid.jobs, request, key) { [store] in
             store.createSchedule(
                 schedule, key, reply: request.onSuccess { sendCreated($0, request) })
         }
@@ -138,10 +136,19 @@ final class ScheduleHandlers: Sendable {
     private func replaceNow(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(ScheduleID.self)
         let valid = try validatedSchedule(request.json(), request)
-        references.checkSources(
-            of: valid.jobs.requests.map(\.spec), request, nil, place: valid.jobs.place
-        ) { [self] in
+        checkSources(of: valid.jobs, request, nil) { [self] in
             change(id, request, jobs: valid.jobs) { _ in valid.spec }
+        }
+    }
+
+    /// Calls `then` if the jobs and uploads exist whose bytes the jobs of a schedule send.
+    private func checkSources(
+        of jobs: ScheduleJobs, _ request: RequestContext, _ key: Submission.Idempotency?,
+        then: @escaping @Sendable () -> Void
+    ) {
+        let specs = jobs.requests.map(\.spec)
+        references.checkSources(of: specs, request, key, place: jobs.place) { [references] in
+            references.checkUploads(of: specs, request, key, place: jobs.place, then: then)
         }
     }
 

@@ -25,6 +25,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case uniqueKeyTaken = "unique_key_taken"
     case uploadInUse = "in_use"
     case uploadExists = "upload_exists"
+    case uploadMissing = "upload_missing"
     case uploadIncomplete = "upload_incomplete"
     case uploadComplete = "upload_complete"
     case uploadSuperseded = "upload_superseded"
@@ -62,8 +63,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
             .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished,
-            .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadIncomplete, .uploadSuperseded,
-            .offsetMismatch:
+            .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadMissing, .uploadIncomplete,
+            .uploadSuperseded, .offsetMismatch:
             409
         case .stale, .unsupportedVersion: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
@@ -104,6 +105,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .uniqueKeyTaken: "Another job has the unique key"
         case .uploadInUse: "A job needs the upload"
         case .uploadExists: "Another upload has this name"
+        case .uploadMissing: "The upload does not exist"
         case .uploadIncomplete: "The upload is not complete"
         case .uploadComplete: "The upload is complete"
         case .uploadSuperseded: "A later request works on the upload"
@@ -338,6 +340,16 @@ struct Problem: Error, Sendable {
             self.init(
                 .uploadInUse,
                 "An unfinished job needs the upload. With force=true it is deleted all the same.")
+        case .uploadMissing:
+            self.init(
+                .uploadMissing,
+                "An upload that a job of the schedule sends does not exist. Send it again under its name, or "
+                    + "replace the schedule.")
+        case .uploadIncomplete:
+            self.init(
+                .uploadIncomplete,
+                "An upload that a job of the schedule sends is not complete. A discretionary job, and one "
+                    + "that ignores failed dependencies, cannot wait for it.")
         case .uniqueKeyTaken(let job):
             self.init(.uniqueKeyTaken, "The job \(job) has the unique key of this job.")
             self.job = job

@@ -67,9 +67,11 @@ final class UploadHandlers: Sendable {
 
     /// `GET /v1/uploads`
     func list(_ request: RequestContext) throws(Problem) {
-        let (limit, before) = try request.page(of: UploadID.self)
+        var query = try uploadQuery(request)
+        let limit = query.limit
+        query.limit += 1
         services.store.uploads(
-            tenant: request.tenant, before: before, limit: limit + 1,
+            query,
             reply: request.onSuccess { uploads in
                 let page = Page(uploads, limit: limit) { $0.id }
                 page.send(request, reservingCapacity: page.shown.count * 384)
@@ -212,6 +214,30 @@ final class UploadHandlers: Sendable {
             throw Problem(error)
         }
     }
+}
+
+/// Reads the filters, limit and cursor of a list; a wrong value is a 400.
+private func uploadQuery(_ request: RequestContext) throws(Problem) -> UploadQuery {
+    var query = UploadQuery(tenant: request.tenant)
+    for (name, value) in request.query {
+        switch name {
+        case "complete":
+            guard value == "true" || value == "false" else {
+                throw Problem(.invalidParameter, "complete must be true or false.")
+            }
+            query.isComplete = value == "true"
+        case "name":
+            guard UploadName.isValid(value) else {
+                throw Problem(.invalidParameter, "The name of an upload has \(UploadName.rule).")
+            }
+            query.name = value
+        case "created_after": query.createdAfter = try time(name, value)
+        case "created_before": query.createdBefore = try time(name, value)
+        case "limit": query.limit = try pageLimit(value)
+        default: query.before = try position(value)
+        }
+    }
+    return query
 }
 
 /// A request that only waits for the end of another one.

@@ -2,9 +2,8 @@ package import FerryCore
 
 /// Stores staged uploads. An upload of another tenant is `notFound`.
 package protocol UploadStore: UploadLookup {
-    /// Replies with uploads, newest first, only those before `before`.
-    func uploads(
-        tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>)
+    /// Replies with uploads, newest first.
+    func uploads(_ query: UploadQuery, reply: @escaping Reply<[StagedUpload]>)
     /// Stores a new upload. If the tenant has an upload of the same name, replies with that, which is not
     /// new.
     func createUpload(_ upload: StagedUpload, reply: @escaping Reply<Created<StagedUpload>>)

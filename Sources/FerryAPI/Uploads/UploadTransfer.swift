@@ -234,7 +234,8 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     private func open(_ upload: StagedUpload) {
         state.withLock { $0.upload = upload }
         services.files?.open(
-            upload.id, at: body.offset, size: upload.size, contentDigest: body.contentDigest, events: events
+            upload.id, at: body.offset, size: upload.size, contentDigest: body.contentDigest,
+            reprDigest: upload.fields.reprDigest, events: events
         ) { [self] result in
             switch result {
             case .success(let writer): start(writer)
@@ -319,7 +320,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         }
         guard let (writer, upload, existing, end) = work else { return endForwarding() }
         if let existing {
-            return writer.end(.complete(reprDigest: nil)) { [self] result in
+            return writer.end(.complete) { [self] result in
                 leave()
                 let sha256 = (try? result.get())?.sha256
                 respond(
@@ -340,7 +341,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
                 keep(writer)
             }
         }
-        writer.end(completes ? .complete(reprDigest: upload.fields.reprDigest) : .keep) { [self] result in
+        writer.end(completes ? .complete : .keep) { [self] result in
             switch result {
             case .success(let written): store(written, upload)
             case .failure(let error): settle(writer, upload, error, isProven: writer.durableByteCount < end)

@@ -58,6 +58,10 @@ public enum StoreError: Error, Sendable, Equatable {
     case tooManyUploads
     /// An unfinished job needs the upload.
     case uploadInUse
+    /// An upload that a job of a schedule sends does not exist.
+    case uploadMissing
+    /// An upload is not complete, and the job of a schedule that sends it cannot depend on it.
+    case uploadIncomplete
     /// A retry has a unique key that this job has.
     case uniqueKeyTaken(JobID)
     /// A defect; the log has details.

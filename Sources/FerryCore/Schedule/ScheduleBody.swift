@@ -103,11 +103,6 @@ extension ScheduleBody {
                     ? "In every run, a job can depend only on earlier jobs of the list, such as #/jobs/0."
                     : "Dependencies are for a single job, not for every run.")
         }
-        guard job.spec.sourceUpload == nil else {
-            throw InvalidFields(
-                "\(pointer)/source/upload", "not_supported",
-                "Jobs of a schedule cannot send a staged upload yet, because it expires.")
-        }
         var job = job
         if job.spec.group == nil, template["group"] == nil { job.spec.group = group }
         return job

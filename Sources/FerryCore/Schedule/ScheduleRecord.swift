@@ -169,6 +169,10 @@ public struct ScheduleSkip: Sendable, Equatable {
         case uniqueKeyTaken = "unique_key_taken"
         /// A job with dependencies would join a group on which a job depends.
         case groupAwaited = "group_awaited"
+        /// An upload that one of its jobs sends does not exist.
+        case uploadMissing = "upload_missing"
+        /// An upload is not complete, and the job that sends it cannot depend on it.
+        case uploadIncomplete = "upload_incomplete"
     }
 
     /// Time of the decision.

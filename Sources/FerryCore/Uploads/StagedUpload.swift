@@ -20,7 +20,7 @@ public struct StagedUpload: Sendable, Equatable {
     public var isComplete = false
     /// SHA-256 of the complete upload, else `nil`.
     public var sha256: [UInt8]?
-    /// Time of the removal, unless an unfinished job needs the upload.
+    /// Time of the removal, unless an unfinished job or a schedule needs the upload.
     public var expiresAt: Timestamp
 
     /// Creates an upload without bytes.
@@ -76,7 +76,8 @@ extension StagedUpload: ShownObject {
         list.member("created_at", \.createdAt, "Time of the creation.")
         list.member(
             "expires_at", \.expiresAt,
-            "Time of the removal. A complete upload stays while an unfinished job needs it.")
+            "Time of the removal. A complete upload stays while an unfinished job or an enabled schedule "
+                + "needs it.")
         list.member("file_name", \.fields.fileName, "File name that the client has given, or null.")
         list.member("content_type", \.fields.contentType, "Media type that the client has given, or null.")
         list.member("metadata", \.fields.metadata, "Names and values of the field Upload-Metadata.")

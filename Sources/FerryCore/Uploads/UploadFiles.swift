@@ -10,9 +10,10 @@ public protocol UploadLookup: Sendable {
 public protocol UploadFiles: Sendable {
     /// Opens the file of an upload to append bytes from `offset` on, and drops what it has beyond. `size`:
     /// bytes of the complete upload, or `nil`. `contentDigest`: digests of the bytes that are appended, as in
-    /// `Content-Digest` (RFC 9530), or `nil`.
+    /// `Content-Digest` (RFC 9530), or `nil`. `reprDigest`: digests that the complete upload must have, as in
+    /// `Repr-Digest`, or `nil`.
     func open(
-        _ upload: UploadID, at offset: Int64, size: Int64?, contentDigest: String?,
+        _ upload: UploadID, at offset: Int64, size: Int64?, contentDigest: String?, reprDigest: String?,
         events: UploadWriterEvents,
         reply: @escaping @Sendable (Result<any UploadFileWriter, TransferError>) -> Void)
     /// Returns a writer that stores nothing, and only tells the SHA-256 of the bytes.
@@ -71,8 +72,8 @@ public struct UploadWriterEvents: Sendable {
 
 /// End of a request that adds bytes to an upload.
 public enum UploadEnd: Sendable {
-    /// They complete the upload. `reprDigest`: the digests that it must have, as in `Repr-Digest` (RFC 9530).
-    case complete(reprDigest: String?)
+    /// They complete the upload.
+    case complete
     /// They stay, and more may follow.
     case keep
 }

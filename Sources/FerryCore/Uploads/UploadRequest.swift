@@ -207,7 +207,10 @@ public struct UploadRequestReader {
     }
 
     /// Algorithms of `Upload-Checksum`, with their names in `Content-Digest`.
-    public static let checksumAlgorithms = [("sha1", "sha"), ("sha256", "sha-256"), ("md5", "md5")]
+    public static let checksumAlgorithms = [
+        ("sha1", "sha"), ("sha256", "sha-256"), ("sha512", "sha-512"), ("md5", "md5"), ("crc32", "crc32"),
+        ("crc32c", "crc32c"),
+    ]
 
     private func tusChecksum() throws(UploadRefusal) -> String? {
         guard let text = values("Upload-Checksum").first else { return nil }

@@ -175,6 +175,8 @@ extension ExpectedDigest {
             case "md5": algorithm = .md5
             case "crc32c": algorithm = .crc32c
             case "adler": algorithm = .adler32
+            // Of tus; not registered for HTTP.
+            case "crc32" where source == .client: algorithm = .crc32
             default: return nil
             }
             return ExpectedDigest(algorithm, member.value, source)

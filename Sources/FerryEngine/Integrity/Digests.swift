@@ -86,7 +86,10 @@ final class Digests: @unchecked Sendable {
     }
 
     /// Returns the SHA-256 in hexadecimal. Throws `size_mismatch` or `digest_mismatch`. Called once.
-    func finish() throws(TransferError) -> String {
+    func finish() throws(TransferError) -> String { hexEncoded(try sha256OfAll()) }
+
+    /// Like `finish()`, with the bytes of the SHA-256.
+    func sha256OfAll() throws(TransferError) -> [UInt8] {
         if let expectedSize, expectedSize != byteCount {
             throw TransferError(
                 .sizeMismatch, "The size is \(byteCount) bytes instead of \(expectedSize).",
@@ -105,14 +108,18 @@ final class Digests: @unchecked Sendable {
             let actual = other.finish()
             for one in expected where one.algorithm == other.algorithm { try check(one, actual) }
         }
-        return hexEncoded(actual)
+        return actual
     }
 
     private func check(_ one: ExpectedDigest, _ actual: [UInt8]) throws(TransferError) {
         guard one.value != actual else { return }
         let name = one.algorithm.rawValue
         var text = "The \(name) of the bytes is \(hexEncoded(actual)). "
-        text += one.source == .job ? "The job demands " : "The server has announced "
+        switch one.source {
+        case .job: text += "The job demands "
+        case .server: text += "The server has announced "
+        case .client: text += "The request names "
+        }
         text += hexEncoded(one.value) + "."
         if one.source == .job,
             let other = outvoted.first(where: { $0.algorithm == one.algorithm }) ?? outvoted.first

@@ -34,15 +34,19 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
 
 /// A digest that the body must have.
 struct ExpectedDigest: Sendable, Equatable {
-    enum Source: Sendable { case job, server }
+    enum Source: Sendable {
+        case job, server
+        /// The client that sends a staged upload.
+        case client
+    }
 
     let algorithm: DigestAlgorithm
     /// Checksums in network byte order.
     let value: [UInt8]
     let source: Source
 
-    /// `nil` if the value does not have the algorithm's length, or if a server announced it and this node
-    /// cannot compute it.
+    /// `nil` if the value does not have the algorithm's length, or if a server or client announced it and
+    /// this node cannot compute it.
     init?(_ algorithm: DigestAlgorithm, _ value: [UInt8]?, _ source: Source) {
         guard let value, value.count == algorithm.byteCount, source == .job || algorithm.isAvailable
         else { return nil }

@@ -74,10 +74,18 @@ struct BodyAssembly: Sendable {
         /// The node that has fetched it.
         let node: NodeID?
     }
-    /// The jobs and the upload that the body refers to.
+    /// The jobs and the uploads that the body refers to.
     private struct Found {
         var jobs: [JobID: Source] = [:]
-        var upload: StagedUpload?
+        var uploads: [UploadID: StagedUpload] = [:]
+
+        /// Returns the upload that a job names, which has its identifier.
+        func upload(_ reference: UploadReference) throws(TransferError) -> StagedUpload {
+            guard case .id(let id) = reference, let upload = uploads[id] else {
+                throw BodyAssembly.missing("The upload does not exist.")
+            }
+            return upload
+        }
     }
 
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
@@ -88,30 +96,37 @@ struct BodyAssembly: Sendable {
         let sha256: String
     }
 
-    /// Looks up the jobs, and the upload.
+    /// Looks up the jobs and the uploads.
     private func findSources(_ done: @escaping @Sendable (Result<Found, TransferError>) -> Void) {
         find(Array(Set(attempt.spec.sourceJobs)), Found()) { result in
-            guard case .success(let found) = result, let upload = attempt.spec.sourceUpload else {
-                return done(result)
-            }
-            guard let uploads = context.configuration.uploads else {
-                return done(.failure(Self.missing("The upload does not exist.")))
-            }
-            uploads.upload(upload, tenant: attempt.tenant) { [found] result in
-                switch result {
-                case .success(let upload) where upload.isComplete:
-                    var found = found
-                    found.upload = upload
-                    done(.success(found))
-                case .success: done(.failure(Self.missing("The upload is not complete.")))
-                case .failure(.notFound): done(.failure(Self.missing("The upload does not exist.")))
-                case .failure:
-                    done(
-                        .failure(
-                            TransferError(
-                                .storageFailed, "The upload could not be looked up.", phase: .sending,
-                                isRetryable: true)))
-                }
+            guard case .success(let found) = result else { return done(result) }
+            findUploads(attempt.spec.sourceUploadIDs[...], found, done)
+        }
+    }
+
+    /// Looks up the uploads one after the other, since there are few.
+    private func findUploads(
+        _ uploads: ArraySlice<UploadID>, _ found: Found,
+        _ done: @escaping @Sendable (Result<Found, TransferError>) -> Void
+    ) {
+        guard let id = uploads.first else { return done(.success(found)) }
+        guard let lookup = context.configuration.uploads else {
+            return done(.failure(Self.missing("The upload does not exist.")))
+        }
+        lookup.upload(.id(id), tenant: attempt.tenant) { result in
+            switch result {
+            case .success(let upload) where upload.isComplete:
+                var found = found
+                found.uploads[id] = upload
+                findUploads(uploads.dropFirst(), found, done)
+            case .success: done(.failure(Self.missing("The upload is not complete.")))
+            case .failure(.notFound): done(.failure(Self.missing("The upload does not exist.")))
+            case .failure:
+                done(
+                    .failure(
+                        TransferError(
+                            .storageFailed, "The upload could not be looked up.", phase: .sending,
+                            isRetryable: true)))
             }
         }
     }
@@ -183,7 +198,7 @@ struct BodyAssembly: Sendable {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
-            if case .upload? = attempt.spec.source { return try uploaded(found) }
+            if case .upload(let upload)? = attempt.spec.source { return try uploaded(found.upload(upload)) }
             guard case .job(let job)? = attempt.spec.source, let content = found.jobs[job]?.content else {
                 throw Self.missing("The job names no source.")
             }
@@ -201,14 +216,13 @@ struct BodyAssembly: Sendable {
         if isUpload, case .job(let job)? = parts.last?.source, let content = found.jobs[job]?.content {
             contents.integrity = content.integrity
         }
-        if isUpload, case .upload? = parts.last?.source, let upload = found.upload {
-            contents.integrity = upload.integrity
+        if isUpload, case .upload(let upload)? = parts.last?.source {
+            contents.integrity = try found.upload(upload).integrity
         }
         return contents
     }
 
-    private func uploaded(_ found: Found) throws(TransferError) -> BodyContents {
-        guard let upload = found.upload else { throw Self.missing("The upload does not exist.") }
+    private func uploaded(_ upload: StagedUpload) throws(TransferError) -> BodyContents {
         var contents = BodyContents([.source(try context.places.uploads.source(of: upload))], subject: 0)
         contents.contentType = upload.fields.contentType
         contents.integrity = upload.integrity
@@ -232,8 +246,8 @@ struct BodyAssembly: Sendable {
             }
             let type = content.mediaType ?? "application/octet-stream"
             return make(try piece(of: job, content, &unverified), content.fileName, type)
-        case .upload:
-            guard let upload = found.upload else { throw Self.missing("The upload does not exist.") }
+        case .upload(let reference):
+            let upload = try found.upload(reference)
             let type = upload.fields.contentType ?? "application/octet-stream"
             let name = upload.fields.fileName ?? upload.name ?? upload.id.description
             return make(.source(try context.places.uploads.source(of: upload)), name, type)
@@ -256,7 +270,7 @@ struct BodyAssembly: Sendable {
         let owners =
             found.jobs.filter { job, source in
                 (try? piece(of: job, source.content, &unverified)) == nil
-            }.map(\.value.node) + [found.upload?.node]
+            }.map(\.value.node) + found.uploads.values.map(\.node)
         for node in owners.compactMap(\.self) where node != own {
             switch attempt.home {
             case nil: return .elsewhere(node)

@@ -123,7 +123,7 @@ struct BulkRetry {
                 as: insertion.context.identifiers.make(), at: insertion.context.clock.now(),
                 traceparent: traceparent)
             guard job.spec.sourceJobs.allSatisfy({ files.jobs.contains($0.job) }),
-                job.spec.sourceUploadID.map(files.uploads.contains) ?? true
+                files.uploads.isSuperset(of: job.spec.sourceUploadIDs)
             else { return .failure(Refusal(reason: .sourceMissing)) }
             switch sessions.verdict(on: [job], known: nil) {
             case .acceptable, .changed: return .success(job)
@@ -150,13 +150,10 @@ struct BulkRetry {
         _ specs: [JobSpec], _ connection: inout Connection
     ) throws(PostgresError) -> KnownSources {
         var known = KnownSources()
-        let uploads = Set(specs.compactMap(\.sourceUploadID))
+        let uploads = Set(specs.flatMap(\.sourceUploadIDs))
         if !uploads.isEmpty {
-            let rows = try connection.execute(
-                Statements.prepareUploads, .uploads(uploads.map { .id($0) }, of: tenant))
-            for row in 0..<rows.rowCount where rows.bool(row, 2) {
-                known.uploads.insert(rows.identifier(row, 0))
-            }
+            let found = try UploadCommands.prepare(uploads.map { .id($0) }, of: tenant, &connection)
+            known.uploads = Set(found.lazy.filter(\.isComplete).map(\.id))
         }
         let named = Set(specs.flatMap { $0.sourceJobs.map(\.job) })
         guard !named.isEmpty else { return known }

@@ -14,7 +14,8 @@ struct RequestedRun: Sendable {
     ) throws(PostgresError) -> Result<ScheduleRun, StoreError> {
         let now = insertion.context.clock.now()
         let ids = stored.record.templates.map { _ in insertion.context.identifiers.make(JobKindTag.self) }
-        guard let run = run(of: stored, at: now, ids) else { return .failure(.failed) }
+        guard var run = run(of: stored, at: now, ids) else { return .failure(.failed) }
+        if let refusal = try nameUploads(of: &run, &connection) { return .failure(refusal) }
         var admitted = AdmittedJobs()
         if let refusal = try refusal(of: run, &admitted, &connection) { return .failure(refusal) }
         let outcome: SubmissionBatch.Outcome
@@ -59,6 +60,22 @@ struct RequestedRun: Sendable {
         let replays = try SubmissionBatch(refused: [repeated], insertion).readReplays([0], &connection)
         guard case .success(let accepted)? = replays[0] else { return nil }
         return try response(accepted, isList: false, &connection)
+    }
+
+    /// Looks up the uploads that the jobs send. Returns an error if they cannot send them, else `nil`.
+    private func nameUploads(
+        of run: inout ScheduledRun, _ connection: inout Connection
+    ) throws(PostgresError) -> StoreError? {
+        let named = Set(run.sourceUploads)
+        guard !named.isEmpty else { return nil }
+        let known = NamedUploads(
+            try UploadCommands.prepare(Array(named), of: run.jobs[0].tenant, &connection))
+        do throws(StoreError) {
+            try run.nameUploads(known, insertion.context.configuration.seal)
+            return nil
+        } catch {
+            return error
+        }
     }
 
     private func run(of stored: StoredSchedule, at time: Timestamp, _ ids: [JobID]) -> ScheduledRun? {

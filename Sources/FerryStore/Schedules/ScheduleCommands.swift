@@ -39,6 +39,7 @@ package final class ScheduleCommands: Sendable {
             parameters.append(text: idempotency?.key)
             parameters.append(bytea: idempotency?.fingerprint)
             parameters.append(insertion.context.configuration.node)
+            parameters.append(uploadsOf: schedule.jobs)
             let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
             guard !isNew, let idempotency else {
                 return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
@@ -162,6 +163,7 @@ package final class ScheduleCommands: Sendable {
             parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
             parameters.append(jobs: jobs, insertion.context.configuration)
+            parameters.append(uploadsOf: jobs)
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
@@ -303,6 +305,11 @@ extension Parameters {
         }
         append(text: jobs?.list?.group)
         append(bool: jobs?.list?.closesGroup)
+    }
+
+    /// Appends the uploads that a schedule's jobs send: identifiers, and names.
+    fileprivate mutating func append(uploadsOf jobs: ScheduleJobs?) {
+        append(Array(Set((jobs?.requests ?? []).flatMap { $0.spec.sourceUploads.map(\.upload) })))
     }
 
     /// Appends the next occurrence of a schedule, and when it runs.

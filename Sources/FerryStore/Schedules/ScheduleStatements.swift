@@ -4,7 +4,7 @@ extension Statements {
     package static let advanceSchedules = make(
         "advance_schedules", PackageResources.advance_schedules_sql, parameters: 10)
     package static let createSchedule = make(
-        "create_schedule", PackageResources.create_schedule_sql, parameters: 16)
+        "create_schedule", PackageResources.create_schedule_sql, parameters: 18)
     package static let deleteSchedule = make(
         "delete_schedule", PackageResources.delete_schedule_sql, parameters: 3)
     package static let dropLocks = make("drop_locks", PackageResources.drop_locks_sql)
@@ -21,7 +21,7 @@ extension Statements {
         "postpone_schedule", PackageResources.postpone_schedule_sql, parameters: 2)
     package static let readSchedule = make("read_schedule", PackageResources.read_schedule_sql, parameters: 2)
     package static let replaceSchedule = make(
-        "replace_schedule", PackageResources.replace_schedule_sql, parameters: 12)
+        "replace_schedule", PackageResources.replace_schedule_sql, parameters: 14)
     package static let sweepRuns = make("sweep_runs", PackageResources.sweep_runs_sql, parameters: 2)
     package static let unfinishedRuns = make(
         "unfinished_runs", PackageResources.unfinished_runs_sql, parameters: 2)

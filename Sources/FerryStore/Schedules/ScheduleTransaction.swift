@@ -44,7 +44,7 @@ struct ScheduleTransaction {
     /// Run of a schedule, and the place of its update.
     private struct Run {
         let advance: Int
-        let run: ScheduledRun
+        var run: ScheduledRun
     }
 
     /// Seconds until a schedule that cannot run is tried again.
@@ -108,6 +108,7 @@ struct ScheduleTransaction {
         outcome.dueCount = advances.count
         outcome.leavesDue = Int64(advances.count) < rows.int64(0, 23)
         dueIDs = advances.map(\.id)
+        try nameUploads(&runs, &advances, &admitted, &connection)
         if !runs.isEmpty {
             outcome.submitted = try submit(runs, &advances, epoch: sessions.epoch, &admitted, &connection)
         }
@@ -190,6 +191,37 @@ struct ScheduleTransaction {
         return Advance(id: id, decision: decision)
     }
 
+    /// Looks up the uploads that the jobs of runs send. Skips the runs whose jobs cannot send them.
+    private func nameUploads(
+        _ runs: inout [Run], _ advances: inout [Advance], _ admitted: inout AdmittedJobs,
+        _ connection: inout Connection
+    ) throws(PostgresError) {
+        var named: [String: Set<UploadReference>] = [:]
+        for run in runs {
+            let uploads = run.run.sourceUploads
+            if !uploads.isEmpty { named[run.run.jobs[0].tenant, default: []].formUnion(uploads) }
+        }
+        guard !named.isEmpty else { return }
+        var known: [String: NamedUploads] = [:]
+        // In one order on all nodes, so that no two transactions wait for each other's rows.
+        for (tenant, uploads) in named.sorted(by: { $0.key < $1.key }) {
+            known[tenant] = NamedUploads(
+                try UploadCommands.prepare(Array(uploads), of: tenant, &connection))
+        }
+        var sendable: [Run] = []
+        for var run in runs {
+            do throws(StoreError) {
+                try run.run.nameUploads(
+                    known[run.run.jobs[0].tenant] ?? NamedUploads([]), insertion.context.configuration.seal)
+                sendable.append(run)
+            } catch {
+                insertion.admission.withdraw(run.run, 0, &admitted)
+                advances[run.advance].skip(ScheduleSkip.Reason(error))
+            }
+        }
+        runs = sendable
+    }
+
     private func submit(
         _ runs: [Run], _ advances: inout [Advance], epoch: Int64, _ admitted: inout AdmittedJobs,
         _ connection: inout Connection
@@ -250,11 +282,13 @@ struct ScheduleTransaction {
 }
 
 extension ScheduleSkip.Reason {
-    /// The reason for which a limit of the tenant or a group refuses the jobs of an occurrence.
+    /// The reason for which a limit of the tenant, a group or an upload refuses the jobs of an occurrence.
     fileprivate init(_ error: StoreError) {
         switch error {
         case .groupClosed: self = .groupClosed
         case .groupAwaited: self = .groupAwaited
+        case .uploadMissing: self = .uploadMissing
+        case .uploadIncomplete: self = .uploadIncomplete
         case .tooManyGroups: self = .limitReached
         case .quotaExceeded: self = .quotaExceeded
         case .storageQuotaExceeded: self = .storageQuotaExceeded

@@ -76,6 +76,28 @@ struct ScheduledRun: Sendable {
         }
     }
 
+    /// The uploads that the jobs send.
+    var sourceUploads: [UploadReference] { jobs.flatMap { $0.spec.sourceUploads.map(\.upload) } }
+
+    /// Replaces the references to uploads by identifiers. Throws `uploadMissing` or `uploadIncomplete` if a
+    /// job cannot send an upload.
+    mutating func nameUploads(_ known: NamedUploads, _ seal: SecretSeal) throws(StoreError) {
+        for (place, job) in jobs.enumerated() {
+            let uploads = job.spec.sourceUploads
+            guard !uploads.isEmpty else { continue }
+            guard uploads.allSatisfy({ known[$0.upload] != nil }) else { throw .uploadMissing }
+            var request = job.request
+            do throws(InvalidFields) {
+                try request.spec.nameUploads(known, at: "#")
+            } catch {
+                throw .uploadIncomplete
+            }
+            jobs[place] = NewJob(
+                id: job.id, tenant: job.tenant, request, specJSON: request.spec.encodeStored(seal),
+                sealedSecrets: job.sealedSecrets, traceparent: job.traceparent, retryOf: nil)
+        }
+    }
+
     /// Returns the submission of the jobs.
     func submission(_ idempotency: Submission.Idempotency? = nil) -> Submission {
         Submission(jobs: jobs, idempotency: idempotency, closedGroup: closedGroup) { _ in }

@@ -472,7 +472,7 @@ struct SubmissionBatch {
     }
 
     private var sendsUploads: Bool {
-        submissions.contains { $0.jobs.contains { $0.spec.sourceUpload != nil } }
+        submissions.contains { $0.jobs.contains { !$0.spec.sourceUploads.isEmpty } }
     }
 
     private var hasDependencies: Bool {

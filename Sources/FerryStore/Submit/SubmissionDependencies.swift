@@ -28,8 +28,8 @@ extension Parameters {
 
     /// The parameters of add_upload_jobs.sql.
     static func uploadJobs(_ submissions: [Submission]) -> Parameters {
-        let pairs = submissions.flatMap(\.jobs).compactMap { job in
-            job.spec.sourceUploadID.map { ($0, job.id) }
+        let pairs = submissions.flatMap(\.jobs).flatMap { job in
+            job.spec.sourceUploadIDs.map { ($0, job.id) }
         }
         var parameters = Parameters(capacity: pairs.count * 40)
         parameters.appendArray(.uuid, pairs) { $0.append($1.0) }

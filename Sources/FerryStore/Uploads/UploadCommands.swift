@@ -27,16 +27,10 @@ package final class UploadCommands: UploadLookup {
     }
 
     /// Reads a page of a tenant's uploads, newest first.
-    package func uploads(
-        tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>
-    ) {
-        reads.read("uploads", of: .tenant(tenant), reply) {
+    package func uploads(_ query: UploadQuery, reply: @escaping Reply<[StagedUpload]>) {
+        reads.read("uploads", of: .tenant(query.tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[StagedUpload], StoreError> in
-            var parameters = Parameters()
-            parameters.append(text: tenant)
-            parameters.append(before ?? .last)
-            parameters.append(int32: Int32(clamping: limit))
-            let rows = try connection.execute(Statements.listUploads, parameters)
+            let rows = try connection.execute(Statements.listUploads, .query(query))
             var uploads: [StagedUpload] = []
             for row in 0..<rows.rowCount { uploads.append(StagedUpload(rows, row)) }
             return .success(uploads)
@@ -110,16 +104,23 @@ package final class UploadCommands: UploadLookup {
     ) {
         commands.perform("prepare_uploads", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[NamedUpload], StoreError> in
-            let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
-            var found: [NamedUpload] = []
-            for row in 0..<rows.rowCount {
-                found.append(
-                    NamedUpload(
-                        id: rows.identifier(row, 0), name: rows.textOrNil(row, 1),
-                        isComplete: rows.bool(row, 2)))
-            }
-            return .success(found)
+            .success(try Self.prepare(references, of: tenant, &connection))
         }
+    }
+
+    /// Prepares uploads, as part of the transaction that inserts the jobs or before it. Returns those that
+    /// the tenant has.
+    static func prepare(
+        _ references: [UploadReference], of tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> [NamedUpload] {
+        let rows = try connection.execute(Statements.prepareUploads, .uploads(references, of: tenant))
+        var found: [NamedUpload] = []
+        for row in 0..<rows.rowCount {
+            found.append(
+                NamedUpload(
+                    id: rows.identifier(row, 0), name: rows.textOrNil(row, 1), isComplete: rows.bool(row, 2)))
+        }
+        return found
     }
 
     /// Completes an upload whose bytes are durable. Fails with `notFound` if it is not incomplete any more.
@@ -232,21 +233,44 @@ extension Parameters {
         return parameters
     }
 
+    /// Seconds by which `created_at` may differ from the time of the upload's id: the clocks of nodes differ.
+    private static let creationSeconds = 300.0
+
+    /// The parameters of list_uploads.sql.
+    fileprivate static func query(_ query: UploadQuery) -> Parameters {
+        let last = query.createdBefore.map { UploadID.first(at: $0 + creationSeconds) } ?? .last
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(min(query.before ?? .last, last))
+        parameters.append(int32: Int32(clamping: query.limit))
+        parameters.append(bool: query.isComplete)
+        parameters.append(text: query.name)
+        parameters.append(query.createdAfter)
+        parameters.append(query.createdBefore)
+        parameters.append(query.createdAfter.map { UploadID.first(at: $0 + -creationSeconds) })
+        return parameters
+    }
+
     /// The parameters of prepare_uploads.sql.
-    static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+    fileprivate static func uploads(_ references: [UploadReference], of tenant: String) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: tenant)
+        parameters.append(references)
+        return parameters
+    }
+
+    /// Appends the identifiers and the names among references to uploads.
+    mutating func append(_ uploads: [UploadReference]) {
         var ids: [UploadID] = []
         var names: [String] = []
-        for reference in references {
-            switch reference {
+        for upload in uploads {
+            switch upload {
             case .id(let id): ids.append(id)
             case .name(let name): names.append(name)
             }
         }
-        var parameters = Parameters()
-        parameters.append(text: tenant)
-        parameters.appendArray(.uuid, ids) { $0.append($1) }
-        parameters.appendArray(.text, names) { $0.append(text: $1) }
-        return parameters
+        appendArray(.uuid, ids) { $0.append($1) }
+        appendArray(.text, names) { $0.append(text: $1) }
     }
 
     fileprivate mutating func append(_ fields: UploadFields) {

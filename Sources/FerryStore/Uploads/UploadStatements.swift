@@ -6,7 +6,7 @@ extension Statements {
     package static let readUpload = make("read_upload", PackageResources.read_upload_sql, parameters: 2)
     package static let readNamedUpload = make(
         "read_named_upload", PackageResources.read_named_upload_sql, parameters: 2)
-    package static let listUploads = make("list_uploads", PackageResources.list_uploads_sql, parameters: 3)
+    package static let listUploads = make("list_uploads", PackageResources.list_uploads_sql, parameters: 8)
     package static let restartUpload = make(
         "restart_upload", PackageResources.restart_upload_sql, parameters: 9)
     package static let advanceUpload = make(

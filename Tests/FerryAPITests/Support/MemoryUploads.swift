@@ -17,13 +17,13 @@ extension MemoryStore: UploadStore {
         reply(found.map { .success($0) } ?? .failure(.notFound))
     }
 
-    func uploads(
-        tenant: String, before: UploadID?, limit: Int, reply: @escaping Reply<[StagedUpload]>
-    ) {
+    func uploads(_ query: UploadQuery, reply: @escaping Reply<[StagedUpload]>) {
         let found = state.withLock { $0.uploads }.filter { upload in
-            upload.tenant == tenant && before.map { upload.id < $0 } ?? true
+            upload.tenant == query.tenant && query.before.map { upload.id < $0 } ?? true
+                && query.isComplete.map { $0 == upload.isComplete } ?? true
+                && query.name.map { $0 == upload.name } ?? true
         }
-        reply(.success(Array(found.sorted { $0.id > $1.id }.prefix(limit))))
+        reply(.success(Array(found.sorted { $0.id > $1.id }.prefix(query.limit))))
     }
 
     func createUpload(_ upload: StagedUpload, reply: @escaping Reply<Created<StagedUpload>>) {

@@ -62,6 +62,13 @@ struct ScheduleListTests {
         #expect(try JobSpec(storedJSON: run.spec.encodeStored()).occurrence == occurrence)
     }
 
+    @Test("jobs of a schedule name uploads, which stay names until a run")
+    func uploads() throws {
+        let job = #"{"kind":"upload","request":{"url":"https://a.example/"},"source":{"upload":"report"}}"#
+        let spec = try #require(try read(#""job":\#(job)"#).jobs.requests.first).spec
+        #expect(spec.source == .upload(.name("report")) && spec.schedule.dependencies.isEmpty)
+    }
+
     @Test("a schedule has job or jobs, and errors of jobs have pointers into the list")
     func wrong() throws {
         #expect(try pointers(#""job":\#(data()),"jobs":[\#(data())]"#) == ["#/jobs invalid_combination"])

@@ -28,11 +28,12 @@ import Testing
         }
 
         func open(
-            _ upload: UploadID, at offset: Int64 = 0, size: Int64? = nil, contentDigest: String? = nil
+            _ upload: UploadID, at offset: Int64 = 0, size: Int64? = nil, contentDigest: String? = nil,
+            reprDigest: String? = nil
         ) throws -> any UploadFileWriter {
             let reply = Mailbox<Result<any UploadFileWriter, TransferError>>()
             uploads.open(
-                upload, at: offset, size: size, contentDigest: contentDigest,
+                upload, at: offset, size: size, contentDigest: contentDigest, reprDigest: reprDigest,
                 events: UploadWriterEvents(
                     ready: { [ready] in ready.send(()) }, advanced: { [advanced] in advanced.send($0) })
             ) { reply.send($0) }
@@ -85,7 +86,7 @@ import Testing
             let writer = try setting.open(Self.id, size: 3_000_000)
             let writtenAtOnce = setting.write(bytes, to: writer)
             #expect(writtenAtOnce <= bytes.count)
-            let written = try setting.end(writer, .complete(reprDigest: nil))
+            let written = try setting.end(writer, .complete)
             #expect(written.byteCount == 3_000_000 && written.sha256 == Digest.of(bytes))
             #expect(try setting.contents(Self.id) == bytes)
         }
@@ -128,7 +129,7 @@ import Testing
             setting.uploads.digests.forget(Self.id)
             let second = try setting.open(Self.id, at: 600_000, size: 1_000_000)
             setting.write(Array(bytes[600_000...]), to: second)
-            #expect(try setting.end(second, .complete(reprDigest: nil)).sha256 == Digest.of(bytes))
+            #expect(try setting.end(second, .complete).sha256 == Digest.of(bytes))
             #expect(try setting.contents(Self.id) == bytes)
         }
     }
@@ -158,18 +159,47 @@ import Testing
             let right = "sha=:\(Base64.encode(Digest.of([4, 5], .sha1))):"
             let third = try setting.open(Self.id, at: 3, contentDigest: right)
             setting.write([4, 5], to: third)
-            let written = try setting.end(third, .complete(reprDigest: nil))
+            let written = try setting.end(third, .complete)
             #expect(written.sha256 == Digest.of([1, 2, 3, 4, 5]))
         }
     }
 
-    @Test("an upload with another SHA-256 than its Repr-Digest is not complete")
-    func wrongUpload() throws {
+    @Test(
+        "an upload with another digest than its Repr-Digest is not complete",
+        arguments: [
+            ("sha-256", Digest.Algorithm.sha256), ("sha-512", .sha512), ("sha", .sha1), ("md5", .md5),
+        ])
+    func wrongUpload(_ name: String, _ algorithm: Digest.Algorithm) throws {
         try Self.with { setting in
-            let writer = try setting.open(Self.id)
+            let wrong = "\(name)=:\(Base64.encode(Digest.of([9], algorithm))):"
+            let writer = try setting.open(Self.id, reprDigest: wrong)
             setting.write([1, 2, 3], to: writer)
-            let digest = "sha-256=:\(Base64.encode(Digest.of([9]))):"
-            #expect(throws: TransferError.self) { try setting.end(writer, .complete(reprDigest: digest)) }
+            let error = #expect(throws: TransferError.self) { try setting.end(writer, .complete) }
+            #expect(error?.code == .digestMismatch && error?.message.contains("The request names") == true)
+        }
+    }
+
+    @Test("a Repr-Digest covers the bytes of all requests, also those of an earlier process")
+    func digestOfAll() throws {
+        try Self.with { setting in
+            let bytes = patternBytes(500_000)
+            let digest = "sha-512=:\(Base64.encode(Digest.of(bytes, .sha512))):"
+            for isForgotten in [false, true] {
+                let first = try setting.open(Self.id, reprDigest: digest)
+                setting.write(Array(bytes[..<300_000]), to: first)
+                _ = try setting.end(first, .keep)
+                if isForgotten { setting.uploads.digests.forget(Self.id) }
+                let second = try setting.open(Self.id, at: 300_000, reprDigest: digest)
+                setting.write(Array(bytes[300_000...]), to: second)
+                #expect(try setting.end(second, .complete).sha256 == Digest.of(bytes))
+            }
+            // The upload begins again with another digest.
+            let first = try setting.open(Self.id, reprDigest: digest)
+            _ = try setting.end(first, .keep)
+            let other = "sha-512=:\(Base64.encode(Digest.of([1], .sha512))):"
+            let second = try setting.open(Self.id, reprDigest: other)
+            setting.write([1], to: second)
+            #expect(try setting.end(second, .complete).byteCount == 1)
         }
     }
 
@@ -198,7 +228,7 @@ import Testing
                 let id = UploadID(high: 3, low: UInt64(number))
                 let writer = try setting.open(id)
                 setting.write(Array(bytes[range]), to: writer)
-                _ = try setting.end(writer, .complete(reprDigest: nil))
+                _ = try setting.end(writer, .complete)
                 parts.append(UploadPart(id: id, byteCount: Int64(range.count)))
             }
             let reply = Mailbox<Result<WrittenUpload, TransferError>>()

@@ -341,7 +341,9 @@ struct PlanCall {
             """, looksAt: 100, "uploads, which are counted because their number is limited"),
         command(Statements.deleteUpload, "'acme', history_id(5), false"),
         read(Statements.knownUploads, "ARRAY[history_id(5)]"),
-        read(Statements.listUploads, "'acme', history_id(9000000), 51"),
+        read(Statements.listUploads, "'acme', history_id(9000000), 51, NULL, NULL, NULL, NULL, NULL"),
+        read(Statements.listUploads, "'acme', history_id(9000000), 51, false, NULL, NULL, NULL, NULL"),
+        read(Statements.listUploads, "'acme', history_id(9000000), 51, NULL, 'upload 5', NULL, NULL, NULL"),
         command(Statements.prepareUploads, "'acme', ARRAY[history_id(5)], '{upload 6}'"),
         read(Statements.readNamedUpload, "'acme', 'upload 5'"),
         read(Statements.readUpload, "'acme', history_id(5)"),
@@ -503,7 +505,7 @@ struct PlanCall {
             Statements.createSchedule,
             """
             history_id(7000000), 'acme', now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL,
-            'schedules', 'new', 'fingerprint', history_id(1)
+            'schedules', 'new', 'fingerprint', history_id(1), ARRAY[history_id(5)], '{}'
             """),
         command(Statements.deleteSchedule, "history_id(1), 'acme', NULL"),
         writer(Statements.dropLocks),
@@ -519,7 +521,8 @@ struct PlanCall {
         command(
             Statements.replaceSchedule,
             """
-            history_id(1), 1, now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL
+            history_id(1), 1, now(), now(), now(), false, '{}', '{}', '{}', '{}', NULL, NULL,
+            ARRAY[history_id(5)], '{}'
             """),
         writer(Statements.sweepRuns, "history_id(500000), 50"),
         writer(

@@ -56,7 +56,8 @@ struct UploadTests {
         }.get()
         var spec = newJob(tenant: tenant, kind: .upload, method: "PUT").spec
         spec.source = .upload(.id(id))
-        try spec.nameUpload(try #require(named.first), at: "#")
+        #expect(named.map(\.id) == [id])
+        try spec.nameUploads(NamedUploads(named), at: "#")
         return NewJob(
             id: TestNode.identifiers.make(), tenant: tenant, JobRequest(spec),
             specJSON: spec.encodeStored(), sealedSecrets: nil, traceparent: nil, retryOf: nil)
@@ -93,6 +94,44 @@ struct UploadTests {
         let other = wait { node.store.uploads.upload(.id(draft.id), tenant: "other", reply: $0) }
         #expect(other.refusal == .notFound)
         try check()
+    }
+
+    /// Returns `true` if all conditions hold for the upload.
+    private func matches(_ upload: StagedUpload, _ query: UploadQuery) -> Bool {
+        upload.tenant == query.tenant && query.isComplete.map { $0 == upload.isComplete } ?? true
+            && query.name.map { $0 == upload.name } ?? true
+            && query.createdAfter.map { upload.createdAt > $0 } ?? true
+            && query.createdBefore.map { upload.createdAt < $0 } ?? true
+    }
+
+    @Test("lists have the uploads that match all conditions, newest first, in pages")
+    func lists() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let made = try (0..<6).map { number in
+            try create(upload(on: node, name: number == 4 ? "four" : nil), on: node).record
+        }
+        _ = try create(upload(on: node, name: "four", tenant: "other"), on: node)
+        for number in [1, 4] { _ = try complete(made[number].id, on: node).get() }
+        let all = try wait { node.store.uploads.uploads(UploadQuery(tenant: "acme"), reply: $0) }.get()
+        #expect(all.map(\.id) == made.map(\.id).reversed())
+        let times: [Timestamp?] = [nil, made[1].createdAt, made[3].createdAt]
+        for isComplete in [nil, true, false] {
+            for name in [nil, "four", "none"] {
+                for (after, before) in times.flatMap({ after in times.map { (after, $0) } }) {
+                    var query = UploadQuery(tenant: "acme", limit: 2)
+                    (query.isComplete, query.name) = (isComplete, name)
+                    (query.createdAfter, query.createdBefore) = (after, before)
+                    let expected = all.filter { matches($0, query) }.map(\.id)
+                    var found: [UploadID] = []
+                    repeat {
+                        query.before = found.last
+                        found += try wait { node.store.uploads.uploads(query, reply: $0) }.get().map(\.id)
+                    } while found.count.isMultiple(of: 2) && found.last != query.before
+                    #expect(found == expected, "\(query)")
+                }
+            }
+        }
     }
 
     @Test("a job of an incomplete upload waits for it, names it, and begins when it is complete")

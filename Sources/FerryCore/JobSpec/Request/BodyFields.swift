@@ -217,7 +217,7 @@ extension JobSpec.Source: FieldObject {
     }
 
     /// Declares the staged upload that the bytes are of.
-    private mutating func upload(_ visitor: inout some FieldVisitor) {
+    fileprivate mutating func upload(_ visitor: inout some FieldVisitor) {
         var upload: UploadReference?
         if case .upload(let own) = self { upload = own }
         visitor.alternative(
@@ -349,9 +349,9 @@ extension JobSpec {
         public var name: String
         /// The bytes; never a form itself.
         public var source: Source
-        /// File name; `nil` for a field, and for another job's file, which has a name of its own.
+        /// File name; `nil` for a field, and for the file of a job or an upload, which has its own name.
         public var fileName: String?
-        /// Media type; `nil` for text, and for another job's file, which has a type of its own.
+        /// Media type; `nil` for text, and for the file of a job or an upload, which has its own type.
         public var contentType: String?
 
         /// Creates a part without name.
@@ -367,14 +367,14 @@ extension JobSpec {
         public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("name", &name, .partName, .of(required: true), "Name of the part.")
             source.place(&visitor)
-            visitor.unsupported("upload", off: .null)
+            source.upload(&visitor)
             visitor.field(
                 "file_name", &fileName, .partName, .plain,
-                "File name of the part. Default: the last component of path, or the file name of the job; "
-                    + "none for text and base64.")
+                "File name of the part. Default: the last component of path, or the file name of the job or "
+                    + "upload; none for text and base64.")
             visitor.field(
                 "content_type", &contentType, .mediaType, .plain,
-                "Media type of the part. Default: that of the job's content, else "
+                "Media type of the part. Default: that of the job's content or of the upload, else "
                     + "application/octet-stream; none for text.")
         }
 

@@ -28,14 +28,16 @@ package final class StagedUploads: UploadFiles {
     /// `storage_full` if there is no space for `size` bytes in all, or with `source_not_found` if the file
     /// has fewer bytes than `offset`.
     package func open(
-        _ upload: UploadID, at offset: Int64, size: Int64?, contentDigest: String?,
+        _ upload: UploadID, at offset: Int64, size: Int64?, contentDigest: String?, reprDigest: String?,
         events: UploadWriterEvents,
         reply: @escaping @Sendable (Result<any UploadFileWriter, TransferError>) -> Void
     ) {
         fileThreads.send(
             .run { [self] in
                 do throws(TransferError) {
-                    reply(.success(try makeWriter(upload, offset, size, contentDigest, events)))
+                    reply(
+                        .success(
+                            try makeWriter(upload, offset, size, contentDigest, reprDigest, events)))
                 } catch {
                     reply(.failure(error))
                 }
@@ -43,7 +45,7 @@ package final class StagedUploads: UploadFiles {
     }
 
     private func makeWriter(
-        _ upload: UploadID, _ offset: Int64, _ size: Int64?, _ contentDigest: String?,
+        _ upload: UploadID, _ offset: Int64, _ size: Int64?, _ contentDigest: String?, _ reprDigest: String?,
         _ events: UploadWriterEvents
     ) throws(TransferError) -> UploadWriter {
         let root = try StorageDirectory.root(path, .own)
@@ -66,8 +68,8 @@ package final class StagedUploads: UploadFiles {
         }
         let file = UploadFile(descriptor: descriptor, directory: directory, space: space, claim: claim)
         return UploadWriter(
-            file, at: offset, digests.take(upload, upTo: offset),
-            contentDigests: contentDigest.map { ExpectedDigest.all(in: $0, from: .server) } ?? [],
+            file, at: offset, digests.take(upload, upTo: offset, reprDigest),
+            contentDigests: contentDigest.map { ExpectedDigest.all(in: $0, from: .client) } ?? [],
             bufferSize: size.map { $0 - offset }, syncs: syncs, fileThreads, events
         ) { [digests] in digests.keep($0, for: upload) }
     }
@@ -80,7 +82,7 @@ package final class StagedUploads: UploadFiles {
         let copy = UploadConcatenation(parts, below: path, fileThreads, reply)
         let events = UploadWriterEvents(ready: { copy.noteReady() }, advanced: { _ in })
         let size = parts.reduce(0) { $0 + $1.byteCount }
-        open(upload, at: 0, size: size, contentDigest: nil, events: events) { opened in
+        open(upload, at: 0, size: size, contentDigest: nil, reprDigest: nil, events: events) { opened in
             switch opened {
             case .failure(let error): reply(.failure(error))
             case .success(let writer): copy.begin(writer)
@@ -91,7 +93,8 @@ package final class StagedUploads: UploadFiles {
     /// Returns a writer that stores nothing, and only tells the digest of the bytes.
     package func hasher(events: UploadWriterEvents) -> any UploadFileWriter {
         UploadWriter(
-            nil, at: 0, UploadDigest(), contentDigests: [], bufferSize: nil, syncs: false, fileThreads, events
+            nil, at: 0, UploadDigest(nil), contentDigests: [], bufferSize: nil, syncs: false, fileThreads,
+            events
         ) { _ in }
     }
 

@@ -53,7 +53,7 @@ final class UploadConcatenation: @unchecked Sendable {
             if takenCount == piece.count { noteReady() }
             return
         }
-        guard let part = parts.first else { return end(.complete(reprDigest: nil)) }
+        guard let part = parts.first else { return end(.complete) }
         if descriptor < 0 {
             descriptor = open("\(directory)/\(StagedUploads.path(for: part.id))", O_RDONLY | O_CLOEXEC)
             offset = 0

@@ -1,19 +1,29 @@
 import FerryCore
 import Glibc
-import OpenSSL
 import Synchronization
 
-/// The SHA-256 of the first bytes of an upload. One thread at a time uses it.
-final class UploadDigest: @unchecked Sendable {
-    private var digest = Digest(.sha256)
+/// The digests of the first bytes of an upload: SHA-256, and those that its client has announced. One thread
+/// at a time uses it.
+final class UploadDigest: Sendable {
+    private let digests: Digests
+    /// `Repr-Digest` of the upload (RFC 9530), or `nil`.
+    let reprDigest: String?
+
+    init(_ reprDigest: String?) {
+        self.reprDigest = reprDigest
+        digests = Digests(
+            JobSpec.Integrity(),
+            announced: reprDigest.map { ExpectedDigest.all(in: $0, from: .client) } ?? [],
+            isRepeatable: false)
+    }
+
     /// Bytes that were hashed.
-    private(set) var byteCount: Int64 = 0
+    var byteCount: Int64 { digests.byteCount }
 
     /// Adds the bytes at `offset`, if all bytes before them were added. Otherwise `catchUp` reads them later.
     func add(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         guard offset == byteCount else { return }
-        digest.update(bytes)
-        byteCount += Int64(bytes.count)
+        digests.update(bytes)
     }
 
     /// Reads bytes that were not added from the file, at most `sliceByteCount` of them. Returns `true` if all
@@ -30,16 +40,16 @@ final class UploadDigest: @unchecked Sendable {
                     failed = count < 0 ? errno : EIO
                     continue
                 }
-                digest.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-                byteCount += Int64(count)
+                digests.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
             }
         }
         if let failed { throw storageError(failed) }
         return byteCount >= end
     }
 
-    /// Returns the digest of all bytes that were added.
-    func finish() -> [UInt8] { digest.finish() }
+    /// Returns the SHA-256 of all bytes that were added. Throws `digest_mismatch` if they do not have a digest
+    /// of `reprDigest`. Called once.
+    func finish() throws(TransferError) -> [UInt8] { try digests.sha256OfAll() }
 
     /// Bytes that one turn of a file thread reads at most.
     private static let sliceByteCount: Int64 = 16 << 20
@@ -52,10 +62,13 @@ final class UploadDigests: Sendable {
     private static let countMax = 1_000
     private let kept = Mutex<[UploadID: UploadDigest]>([:])
 
-    /// Returns the digest of an upload that continues at `offset`: a new one if it has more bytes.
-    func take(_ upload: UploadID, upTo offset: Int64) -> UploadDigest {
+    /// Returns the digest of an upload that continues at `offset`: a new one if it has more bytes, or is of
+    /// another `Repr-Digest`.
+    func take(_ upload: UploadID, upTo offset: Int64, _ reprDigest: String?) -> UploadDigest {
         let found = kept.withLock { $0.removeValue(forKey: upload) }
-        guard let found, found.byteCount <= offset else { return UploadDigest() }
+        guard let found, found.byteCount <= offset, found.reprDigest == reprDigest else {
+            return UploadDigest(reprDigest)
+        }
         return found
     }
 

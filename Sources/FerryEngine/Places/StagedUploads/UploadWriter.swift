@@ -192,15 +192,14 @@ final class UploadWriter: UploadFileWriter {
         do throws(TransferError) {
             if let failure { throw failure }
             try checkContent()
-            guard case .complete(let reprDigest) = ending.end else {
+            guard case .complete = ending.end else {
                 try makeDurable()
                 keepDigest(digest)
                 return ending.reply(.success(WrittenUpload(byteCount: offset, sha256: nil)))
             }
             if let file, try !digest.catchUp(to: offset, from: file.descriptor) { return schedule() }
             try makeDurable()
-            let sha256 = digest.finish()
-            try check(reprDigest, sha256)
+            let sha256 = try digest.finish()
             ending.reply(.success(WrittenUpload(byteCount: offset, sha256: sha256)))
         } catch {
             dropUnproven()
@@ -226,19 +225,6 @@ final class UploadWriter: UploadFileWriter {
             throw TransferError(
                 .digestMismatch, "The bytes of the request do not have the digest that it names.",
                 phase: .receiving, isRetryable: false)
-        }
-    }
-
-    private func check(_ reprDigest: String?, _ sha256: [UInt8]) throws(TransferError) {
-        guard let reprDigest else { return }
-        for expected in ExpectedDigest.all(in: reprDigest, from: .server) where expected.algorithm == .sha256
-        {
-            guard expected.value == sha256 else {
-                throw TransferError(
-                    .digestMismatch,
-                    "The SHA-256 of the upload is \(hexEncoded(sha256)), not that of Repr-Digest.",
-                    phase: .receiving, isRetryable: false)
-            }
         }
     }
 }

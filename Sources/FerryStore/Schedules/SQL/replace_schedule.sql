@@ -4,7 +4,8 @@
 -- $5 when it runs or null; if $4 is -infinity, the latest time of the next check, or null to keep that time.
 -- $6 whether it watches its jobs, $7 definition. One array element for each job: $8 specs, or null to keep
 -- the jobs, $9 sealed secrets or null, $10 payloads or null. Of a list of jobs, else null: $11 its group or
--- null, $12 whether each run closes the group.
+-- null, $12 whether each run closes the group. Uploads that the jobs send: $13 ids,
+-- $14 names.
 -- Returns the id; no row if the schedule has changed meanwhile.
 UPDATE schedules SET
     revision = revision + 1, updated_at = $3::timestamptz,
@@ -17,6 +18,7 @@ UPDATE schedules SET
     secrets = CASE WHEN $8::text[] IS NULL THEN secrets ELSE $9::bytea[] END,
     payloads = CASE WHEN $8::text[] IS NULL THEN payloads ELSE $10::bytea[] END,
     job_group = CASE WHEN $8::text[] IS NULL THEN job_group ELSE $11::text END,
-    closes_group = CASE WHEN $8::text[] IS NULL THEN closes_group ELSE $12::boolean END
+    closes_group = CASE WHEN $8::text[] IS NULL THEN closes_group ELSE $12::boolean END,
+    uploads = CASE WHEN $8::text[] IS NULL THEN uploads ELSE scheduled_uploads($13::uuid[], $14::text[]) END
 WHERE id = $1::uuid AND revision = $2::integer
 RETURNING id

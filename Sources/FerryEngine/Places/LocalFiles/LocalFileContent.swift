@@ -158,6 +158,8 @@ final class LocalFileContent: PendingContent {
         for number in 0...last {
             let name = destination.name(numbered: number)
             if Self.named(partial, name, { linkat(place, $0, place, $1, 0) }) == 0 {
+                // All is written: a next attempt may look at the file, however long it stays open here.
+                file.letGo()
                 self.place.keptPartialFiles.add(KeptPartialFile(destination, partial: partial))
                 return name
             }

@@ -71,9 +71,10 @@ final class LocalFiles: Place {
     /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
     func destination(of attempt: Attempt) throws(TransferError) -> Destination {
         let location = attempt.spec.contentLocation
+        let ifExists = location == .managedFile ? nil : attempt.spec.destination?.ifExists
         return Destination(
-            root: try openRoot(of: location, attempt.tenant), location,
-            ifExists: attempt.spec.destination?.ifExists ?? .replace, of: attempt)
+            root: try openRoot(of: location, attempt.tenant), location, ifExists: ifExists ?? .replace,
+            of: attempt)
     }
 
     /// Returns where the file of another job went, whose bytes a job may continue.
@@ -129,14 +130,13 @@ final class LocalFiles: Place {
     }
 
     func removePartialFiles(of jobs: [JobID]) {
-        remove(keptPartialFiles.take(jobs))
+        let kept = keptPartialFiles.take(jobs)
+        guard !kept.isEmpty else { return }
+        fileThreads.send(.run { for one in kept { one.remove() } })
     }
 
     func removePartialFiles(of attempts: [LostAttempt]) {
-        remove(keptPartialFiles.take(attempts))
-    }
-
-    private func remove(_ kept: [KeptPartialFile]) {
+        let kept = keptPartialFiles.take(attempts)
         guard !kept.isEmpty else { return }
         fileThreads.send(.run { for one in kept { one.removeUnlessHeld() } })
     }

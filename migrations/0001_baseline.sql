@@ -971,9 +971,9 @@ CREATE TABLE uploads (
 -- Lists, newest first. Partial on paper, like jobs_tenant.
 -- Used by list_uploads, create_upload, sum_stored_bytes.
 CREATE INDEX uploads_tenant ON uploads (tenant, id) WHERE tenant IS NOT NULL;
--- Complete uploads, and incomplete ones, newest first.
+-- Incomplete uploads, newest first. Partial on paper too.
 -- Used by list_uploads.
-CREATE INDEX uploads_state ON uploads (tenant, is_complete, id);
+CREATE INDEX uploads_incomplete ON uploads (tenant, id) WHERE tenant IS NOT NULL AND NOT is_complete;
 -- Uploads that have expired.
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);
@@ -1348,10 +1348,11 @@ RETURN nullif(ARRAY(
 -- Returns whether a schedule with a next occurrence sends an upload.
 CREATE FUNCTION is_upload_scheduled(owner text, needed uuid, needed_name text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
-SELECT EXISTS (
-    SELECT FROM schedules s
-    WHERE s.uploads && scheduled_uploads(ARRAY[needed], ARRAY[needed_name]) AND s.next_run_at IS NOT NULL
-        AND s.tenant = owner)
+-- Counts, since the planner may scan all schedules for EXISTS.
+SELECT count(*) > 0
+FROM schedules s
+WHERE s.uploads && scheduled_uploads(ARRAY[needed], ARRAY[needed_name]) AND s.next_run_at IS NOT NULL
+    AND s.tenant = owner
 $$;
 
 -- The jobs of each occurrence: written once, in the transaction that inserts the jobs.

@@ -47,8 +47,8 @@ final class UploadDigest: Sendable {
         return byteCount >= end
     }
 
-    /// Returns the SHA-256 of all bytes that were added. Throws `digest_mismatch` if they do not have a digest
-    /// of `reprDigest`. Called once.
+    /// Returns the SHA-256 of all bytes that were added. Throws `digest_mismatch` if they do not have a
+    /// digest of `reprDigest`. Called once.
     func finish() throws(TransferError) -> [UInt8] { try digests.sha256OfAll() }
 
     /// Bytes that one turn of a file thread reads at most.

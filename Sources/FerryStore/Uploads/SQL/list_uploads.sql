@@ -7,19 +7,18 @@ SELECT id, created_at, expires_at, node, byte_offset, is_complete, size, tenant,
     content_type, metadata, repr_digest, sha256, concatenation
 FROM (
     (SELECT * FROM uploads
-    WHERE $5::text IS NULL AND $4::boolean IS NULL
+    WHERE $5::text IS NULL AND $4::boolean IS NOT FALSE AND (is_complete = $4::boolean) IS NOT FALSE
         AND tenant = ANY (ARRAY[$1::text]) AND id < $2::uuid
         AND id >= coalesce($8::uuid, '00000000-0000-0000-0000-000000000000')
         AND (created_at > $6::timestamptz) IS NOT FALSE AND (created_at < $7::timestamptz) IS NOT FALSE
     ORDER BY tenant DESC, id DESC LIMIT $3::integer)
     UNION ALL
     (SELECT * FROM uploads
-    WHERE $5::text IS NULL AND $4::boolean IS NOT NULL
-        AND (tenant, is_complete, id) < ($1::text, $4::boolean, $2::uuid)
-        AND (tenant, is_complete, id) >= (
-            $1::text, $4::boolean, coalesce($8::uuid, '00000000-0000-0000-0000-000000000000'))
+    WHERE $5::text IS NULL AND $4::boolean IS FALSE AND NOT is_complete
+        AND tenant = ANY (ARRAY[$1::text]) AND id < $2::uuid
+        AND id >= coalesce($8::uuid, '00000000-0000-0000-0000-000000000000')
         AND (created_at > $6::timestamptz) IS NOT FALSE AND (created_at < $7::timestamptz) IS NOT FALSE
-    ORDER BY tenant DESC, is_complete DESC, id DESC LIMIT $3::integer)
+    ORDER BY tenant DESC, id DESC LIMIT $3::integer)
     UNION ALL
     (SELECT * FROM uploads
     WHERE tenant = $1::text AND name = $5::text AND id < $2::uuid

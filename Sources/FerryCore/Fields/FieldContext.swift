@@ -34,6 +34,8 @@ public final class FieldContext {
     /// Jobs of the batch that this one names by their numbers.
     var namedEarlierJobs: Set<JobID> = []
 
+    /// `true` if the job names an object of a store, whose key signs its requests.
+    var namesObject = false
     /// URL and method of the job's request, once they are read.
     public var requestURL: WebURL?
     public var requestMethod: String?

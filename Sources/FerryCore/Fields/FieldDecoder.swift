@@ -15,8 +15,9 @@ public struct FieldDecoder: FieldVisitor {
     private let defaults: [String: any FieldValue]
     /// `true` if null is no value of any field.
     private let rejectsNull: Bool
-    /// Names of the fields of which exactly one is given, and those that are.
-    private var alternatives: (all: [String], given: [String]) = ([], [])
+    /// Names of the fields of which exactly one is given, those that are, and whether one is given that jobs
+    /// of this kind do not have.
+    private var alternatives: (all: [String], given: [String], hasOther: Bool) = ([], [], false)
 
     /// Reads `json` into `object`, which has its default values, or for a patch its current ones.
     /// `isCreated`: `true` if the patch creates the object.
@@ -103,7 +104,7 @@ public struct FieldDecoder: FieldVisitor {
             reader.addError(name, "wrong_type", "This must not be null; leave it out.")
             return nil
         }
-        if json.isNull, mode == .patch, traits.isRequired {
+        if json.isNull, mode == .patch, traits.isRequired || traits.isAlternative {
             reader.addError(name, "required", "This field is required.")
             return nil
         }
@@ -119,12 +120,22 @@ public struct FieldDecoder: FieldVisitor {
     /// Reports a field that the job's kind does not have. Null and default values are allowed everywhere.
     private func checkKind(_ name: String, _ traits: FieldTraits) {
         guard let kind = context.kind, !traits.kinds.contains(JobKinds(kind)) else { return }
-        reader.addError(name, "invalid_combination", "Only \(traits.kinds.names) jobs have this field.")
+        if traits.isForOthersLater {
+            reader.addError(
+                name, "not_supported",
+                "In this version of Ferry only \(traits.kinds.names) jobs have this field.")
+        } else {
+            reader.addError(name, "invalid_combination", "Only \(traits.kinds.names) jobs have this field.")
+        }
     }
 
-    /// Reports an error unless exactly one of the alternatives is given.
+    /// Reports an error unless exactly one of the alternatives is given. A patch may leave them as they are.
     private func checkAlternatives() {
-        guard alternatives.given.count != 1 else { return }
+        let count = alternatives.given.count
+        guard count > 1 || requiresMembers && count == 0 && !alternatives.hasOther else { return }
+        if count == 0, alternatives.all.count == 1 {
+            return reader.addError(alternatives.all[0], "required", "This field is required.")
+        }
         context.errors.add(
             path, alternatives.given.isEmpty ? "required" : "invalid_combination",
             "Exactly one of these must be given: \(alternatives.all.joined(separator: ", ")).")
@@ -135,6 +146,11 @@ public struct FieldDecoder: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {
         if traits.isAlternative {
+            guard context.kind.map({ traits.kinds.contains(JobKinds($0)) }) ?? true else {
+                guard let json = member(name, traits), !json.isNull else { return }
+                alternatives.hasOther = true
+                return checkKind(name, traits)
+            }
             alternatives.all.append(name)
             if has(name) { alternatives.given.append(name) }
         }
@@ -182,6 +198,7 @@ public struct FieldDecoder: FieldVisitor {
         guard json.isObject else {
             return context.errors.addWrongType(reader.pointer(name), "an object", json)
         }
+        if let kind = context.kind, !traits.kinds.contains(JobKinds(kind)) { alternatives.hasOther = true }
         checkKind(name, traits)
         // An answer replaces such an object; it does not merge with it.
         let isReplaced = traits.change == .answered
@@ -197,7 +214,7 @@ public struct FieldDecoder: FieldVisitor {
         guard let json = reader.value(name), json.json != off, !(mode == .patch && json.isNull) else {
             return
         }
-        alternatives.given.append(name)
+        alternatives.hasOther = true
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
         }
@@ -234,6 +251,11 @@ extension FieldObject {
 // An object that is the value of a field, such as an element of a list: not null, and replaced as a whole.
 extension FieldValue where Self: FieldObject, Rule == NoRule {
     public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        decodeObject(json, place)
+    }
+
+    /// Returns the object, or `nil` after errors have been reported.
+    static func decodeObject(_ json: JSONView, _ place: FieldPlace) -> Self? {
         let errors = place.context.errors
         let errorCount = errors.all.count
         var object = FieldDecoder.standard(Self.self, place.context)

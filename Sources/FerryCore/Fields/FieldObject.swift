@@ -92,12 +92,19 @@ extension FieldVisitor {
         field(name, &value, NoRule(), traits, text())
     }
 
-    /// One of the fields of an object of which exactly one is given, or `nil` if it is another.
+    /// One of the fields of an object of which exactly one is given, or `nil` if it is another. `kinds`:
+    /// those of jobs that have it. `isForOthersLater`: as in `FieldTraits`.
     public mutating func alternative<Value: FieldValue>(
-        _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
+        _ name: String, _ value: inout Value?, _ rule: Value.Rule,
+        change: FieldTraits.Change = .never, kinds: JobKinds = .all, isForOthersLater: Bool = false,
+        isWriteOnly: Bool = false, _ text: @autoclosure () -> String
     ) {
         var alternative = Present(value: value)
-        field(name, &alternative, rule, .of(.never, isAlternative: true), text())
+        field(
+            name, &alternative, rule,
+            .of(
+                change, kinds: kinds, isForOthersLater: isForOthersLater, isWriteOnly: isWriteOnly,
+                isAlternative: true), text())
         value = alternative.value
     }
 
@@ -278,6 +285,8 @@ public struct FieldTraits: Sendable {
     public var inheritance: Inheritance
     /// Job kinds that have the field.
     public var kinds: JobKinds
+    /// `true` if a later version of Ferry has the field for other kinds too.
+    public var isForOthersLater: Bool
     /// Unit, or `nil`.
     public var unit: Unit?
     /// Column of the database that has the value as well, because statements need it, or `nil`.
@@ -302,14 +311,15 @@ public struct FieldTraits: Sendable {
     public static func of(
         _ change: Change = .whileStopped, required: Bool = false, isInResumeData: Bool = false,
         from inheritance: Inheritance = .none,
-        kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
+        kinds: JobKinds = .all, isForOthersLater: Bool = false, unit: Unit? = nil, column: String? = nil,
         isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
         isStoredOnly: Bool = false, isAlternative: Bool = false, identifiesBytes: Bool = false,
         determines: Headers = []
     ) -> Self {
         Self(
             change: change, isRequired: required, isInResumeData: isInResumeData,
-            inheritance: inheritance, kinds: kinds, unit: unit, column: column, isWriteOnly: isWriteOnly,
+            inheritance: inheritance, kinds: kinds, isForOthersLater: isForOthersLater, unit: unit,
+            column: column, isWriteOnly: isWriteOnly,
             isStoredPlain: isStoredPlain,
             isShownOnly: isShownOnly, isStoredOnly: isStoredOnly, isAlternative: isAlternative,
             identifiesBytes: identifiesBytes, determines: determines)

@@ -68,8 +68,13 @@ public final class FieldSchemas {
 
     private static func rules(of object: ObjectDescription, _ use: Use) -> [JSON.Member] {
         guard case .request(let kind) = use else { return [] }
-        let alternatives = object.fields.filter(\.traits.isAlternative)
+        let alternatives = object.fields.filter { field in
+            field.traits.isAlternative && (kind.map { field.traits.kinds.contains(JobKinds($0)) } ?? true)
+        }
         guard !alternatives.isEmpty else { return object.rules(kind) }
+        if alternatives.count == 1 {
+            return object.rules(kind) + [JSON.Member("required", .array([.string(alternatives[0].name)]))]
+        }
         let required = alternatives.map {
             JSON.object([JSON.Member("required", .array([.string($0.name)]))])
         }
@@ -108,7 +113,9 @@ public final class FieldSchemas {
         switch use {
         case .request(let kind):
             if traits.isShownOnly { return nil }
-            if let kind, !traits.kinds.contains(JobKinds(kind)) { return Self.unused(field) }
+            if let kind, !traits.kinds.contains(JobKinds(kind)) {
+                return traits.isAlternative ? nil : Self.unused(field)
+            }
         case .patch, .answer:
             if traits.isShownOnly || traits.change == .never || traits.change == .repeated { return nil }
             if traits.change == .answered, use == .patch { return nil }

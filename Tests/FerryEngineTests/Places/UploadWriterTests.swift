@@ -2,6 +2,7 @@ import FerryCore
 import Glibc
 import Logging
 import OpenSSL
+import Synchronization
 import Sys
 import TestSupport
 import Testing
@@ -217,6 +218,54 @@ import Testing
         #expect(writer.failure?.code == .storageFull)
         #expect(throws: TransferError.self) { try setting.end(writer, .keep) }
         #expect(writer.durableByteCount <= 4 << 20)
+    }
+
+    /// A writer that has room again while it takes bytes, before it has told how many it takes.
+    private final class EarlyWriter: UploadFileWriter {
+        let taken = Mutex<[UInt8]>([])
+        let turns = Mailbox<Void>()
+        private let copy: UploadConcatenation
+
+        init(of copy: UploadConcatenation) { self.copy = copy }
+
+        var failure: TransferError? { nil }
+        var durableByteCount: Int64 { Int64(taken.withLock { $0.count }) }
+        func take(_ bytes: UnsafeRawBufferPointer) -> Int {
+            turns.send(())
+            let isFirst = taken.withLock { $0.isEmpty }
+            let count = isFirst ? bytes.count / 2 : bytes.count
+            taken.withLock { $0 += Array(bytes[..<count]) }
+            if isFirst {
+                _ = turns.wait(milliseconds: 0)
+                copy.noteReady()
+                // A turn that began now would take the same bytes again.
+                _ = turns.wait(milliseconds: 100)
+            }
+            return count
+        }
+        func end(_ end: UploadEnd, reply: @escaping @Sendable (Result<WrittenUpload, TransferError>) -> Void)
+        {
+            reply(.success(WrittenUpload(byteCount: durableByteCount, sha256: nil)))
+        }
+    }
+
+    @Test("a concatenation takes each byte once, also if its writer has room again while it takes some")
+    func earlyRoom() throws {
+        try Self.with { setting in
+            let bytes = patternBytes(100_000)
+            let part = try setting.open(Self.id)
+            setting.write(bytes, to: part)
+            _ = try setting.end(part, .complete)
+            let reply = Mailbox<Result<WrittenUpload, TransferError>>()
+            let copy = UploadConcatenation(
+                [UploadPart(id: Self.id, byteCount: Int64(bytes.count))], below: setting.path,
+                setting.fileThreads
+            ) { reply.send($0) }
+            let writer = EarlyWriter(of: copy)
+            copy.begin(writer)
+            _ = try #require(reply.wait(milliseconds: 60_000).first).get()
+            #expect(writer.taken.withLock { $0 } == bytes)
+        }
     }
 
     @Test("the files of complete uploads become another one")

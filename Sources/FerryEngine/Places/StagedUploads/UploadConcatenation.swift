@@ -21,6 +21,8 @@ final class UploadConcatenation: @unchecked Sendable {
     private var takenCount = 0
     /// Whether the next turn begins when the writer has room.
     private let waits = Atomic(false)
+    /// Whether the writer has told since the current turn began that it has room.
+    private let hasRoom = Atomic(false)
 
     init(
         _ parts: [UploadPart], below directory: String, _ fileThreads: FileThreadPool,
@@ -39,8 +41,11 @@ final class UploadConcatenation: @unchecked Sendable {
         start()
     }
 
-    /// The writer has room, or has failed.
-    func noteReady() { if waits.exchange(false, ordering: .acquiringAndReleasing) { start() } }
+    /// The writer has room, or has failed. Any thread, also while a turn runs.
+    func noteReady() {
+        hasRoom.store(true, ordering: .sequentiallyConsistent)
+        if waits.exchange(false, ordering: .sequentiallyConsistent) { start() }
+    }
 
     private func start() { fileThreads.send(.run { [self] in step() }) }
 
@@ -48,9 +53,12 @@ final class UploadConcatenation: @unchecked Sendable {
         guard let writer else { return }
         if writer.failure != nil { return end(.keep) }
         if takenCount < piece.count {
-            waits.store(true, ordering: .releasing)
+            hasRoom.store(false, ordering: .sequentiallyConsistent)
             takenCount += piece[takenCount...].withUnsafeBytes { writer.take($0) }
-            if takenCount == piece.count { noteReady() }
+            if takenCount == piece.count { return start() }
+            // Only now: the next turn, on another thread, begins where this one has ended.
+            waits.store(true, ordering: .sequentiallyConsistent)
+            if hasRoom.load(ordering: .sequentiallyConsistent) { noteReady() }
             return
         }
         guard let part = parts.first else { return end(.complete) }

@@ -112,8 +112,8 @@ def seaweedfs(folder: pathlib.Path):
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
             [program, f"-logdir={folder}", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer",
-             "-s3", f"-s3.config={folder}/identities.json", "-s3.iam=false", "-volume.max=100",
-             "-master.volumeSizeLimitMB=64", "-master.telemetry=false", *local,
+             "-s3", f"-s3.config={folder}/identities.json", "-s3.iam=false", "-volume.max=2000",
+             "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", *local,
              *(f"-{name}={port}" for name, port in ports.items())],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={"HOME": str(folder)})
 

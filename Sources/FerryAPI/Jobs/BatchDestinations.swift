@@ -42,10 +42,10 @@ struct BatchDestinations {
     /// Path of the file that a job replaces, or `nil` if it replaces none that its destination names. Of jobs
     /// with one unique key only the first is created; the others replace nothing.
     private func path(of job: NewJob) -> String? {
-        guard let destination = job.spec.destination, destination.ifExists == .replace,
-            !destination.isDirectory, !repetitions.contains(job.id)
+        guard let path = job.spec.contentLocation.path, let destination = job.spec.destination,
+            destination.ifExists == .replace, !destination.isDirectory, !repetitions.contains(job.id)
         else { return nil }
-        return destination.path
+        return path
     }
 
     /// `true` if two jobs may replace the same file. Compares texts, in which equal ones can have different

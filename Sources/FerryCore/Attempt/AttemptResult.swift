@@ -109,8 +109,10 @@ public final class AttemptResult: Sendable {
     }
 
     /// Returns the result with another outcome.
-    public func with(_ outcome: Outcome) -> AttemptResult {
-        AttemptResult(
+    public func with(_ outcome: Outcome, keepsExcerpt: Bool = true) -> AttemptResult {
+        var response = response
+        if !keepsExcerpt { response?.bodyExcerpt = nil }
+        return AttemptResult(
             attempt, outcome, response, (bytesReceived, bytesSent), trace, leavesBytes: leavesBytes,
             partialDownload, upload, endedAtOtherHost: endedAtOtherHost, hostResponse, home: home,
             lentSeconds: lentSeconds, delayedRedirect, rejected: nil, rejectedBody: rejectedBody)

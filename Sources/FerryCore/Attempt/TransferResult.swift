@@ -26,6 +26,29 @@ public struct TransferResult: Sendable, Equatable {
     /// The body of the response to an upload, or `nil` if it had none.
     public var content: Content?
 
+    /// The object that an upload to a store has written, or `nil`.
+    public var object: SentObject? {
+        get { boxedObject?.value }
+        set { boxedObject = newValue.map(Boxed.init) }
+    }
+    private var boxedObject: Boxed<SentObject>?
+
+    /// An object as its store has taken it.
+    public struct SentObject: Sendable, Equatable {
+        /// Address of the object.
+        public let url: String
+        /// `ETag` with its quotes, or `nil`.
+        public let entityTag: String?
+        /// `x-amz-version-id`; `nil` in a bucket without versions.
+        public let versionID: String?
+        /// Creates a description.
+        public init(url: String, entityTag: String?, versionID: String?) {
+            self.url = url
+            self.entityTag = entityTag
+            self.versionID = versionID
+        }
+    }
+
     /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
     public enum Verification: String, FieldChoice { case digest, length, none }
 
@@ -114,6 +137,14 @@ extension TransferResult: StoredFields {
             "Byte at which the transfer resumed; 0 if it restarted. Absent if no bytes were kept.")
         visitor.shown("parts", &parts, NoRule(), "Only of a multipart/x-mixed-replace response.")
         visitor.shown("content", &content, NoRule(), "Only of an upload whose response had a body.")
+        let before = object
+        var (url, entityTag, versionID) = (before?.url, before?.entityTag, before?.versionID)
+        visitor.shown("url", &url, .any, "Only of an upload to a store: address of the object.")
+        visitor.shown("etag", &entityTag, .any, "ETag of the object, with its quotes.")
+        visitor.shown("version_id", &versionID, .any, "Version of the object, in a bucket with versions.")
+        if let url, before == nil {
+            object = SentObject(url: url, entityTag: entityTag, versionID: versionID)
+        }
     }
 }
 

@@ -249,6 +249,7 @@ extension JobRequest {
     fileprivate func keepsCredentials(of before: JobRequest, _ given: ConnectionSecrets) -> Bool {
         let rules = spec.request.connection
         return secrets.headers.contains { before.secrets.headers.contains($0) }
+            || spec.storeObject?.credential != nil
             || rules?.authentication != nil && given.password == nil && given.token == nil
             || rules?.tls?.clientCertificate.isSet == true && given.clientCertificate == nil
     }

@@ -42,7 +42,9 @@ public struct JobRequest: Sendable, Equatable {
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
                 return Result { () throws(InvalidFields) in
-                    let json = try json.withURLOfResumeData(resumePoint, at: prefix)
+                    let job = try json.withURLOfObject(at: prefix)
+                    context.namesObject = job != json
+                    let json = try job.withURLOfResumeData(resumePoint, at: prefix)
                     FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
                     return try JobRequest(spec, context)
                 }
@@ -94,6 +96,12 @@ extension JobSpec {
             secrets.connection = connection.takeSecrets()
             request.connection = connection
         }
+        if let credential = takeStoreCredential() {
+            var connection = secrets.connection ?? ConnectionSecrets()
+            connection.secretAccessKey = credential.secretAccessKey
+            connection.sessionToken = credential.sessionToken
+            secrets.connection = connection
+        }
         secrets.resumePoint = resumePoint
         return secrets
     }
@@ -111,6 +119,7 @@ extension JobSpec {
             self.webhook = webhook
         }
         checkParts(fields)
+        checkObject(fields)
         checkQuestions(fields)
         checkContentType(fields)
         if let point = fields.context.resumePoint { check(point, fields) }

@@ -42,6 +42,7 @@ extension JobSpec {
     /// The location of the bytes that the job receives. A path with a slash at its end names a directory: the
     /// response completes it.
     public var contentLocation: ContentLocation {
-        destination.map { .namedFile(path: $0.path) } ?? .managedFile
+        guard let destination, destination.object == nil else { return .managedFile }
+        return .namedFile(path: destination.path)
     }
 }

@@ -1,17 +1,21 @@
 extension JobSpec {
-    /// Destination of a download.
+    /// Destination of a download, of the body of a data job, or of an upload to a store.
     public struct Destination: FieldObject {
-        public static let summary = "Where a download is stored."
+        public static let summary =
+            "Where a download or a body is stored, or the object of a store to which an upload is sent."
         public static let schemaName = "Destination"
-        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
-            JSON.rules(#"{"required": ["path"]}"#)
-        }
-        /// Behavior if the file exists.
+        /// Behavior if the file or object exists.
         public enum IfExists: String, FieldChoice { case replace, fail, rename }
         /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
-        /// end it is a directory, and the response suggests the file name.
+        /// end it is a directory, and the response suggests the file name. Empty for an object.
         public var path = ""
-        /// Behavior if the file exists.
+        /// The object to which an upload is sent; `nil` for a path.
+        public var object: ObjectDestination? {
+            get { boxedObject?.value }
+            set { boxedObject = newValue.map(Boxed.init) }
+        }
+        private var boxedObject: Boxed<ObjectDestination>?
+        /// Behavior if the file or object exists.
         public var ifExists = IfExists.replace
         /// Creates a destination without path.
         public init() {}
@@ -24,27 +28,36 @@ extension JobSpec {
         public var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
-            visitor.field(
-                "path", &path, .destinationPath, .plain,
+            var path = boxedObject == nil && !self.path.isEmpty ? self.path : nil
+            visitor.alternative(
+                "path", &path, .destinationPath, change: .whileStopped, kinds: [.download, .data],
                 "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash "
                     + "at the end it is a directory, and the response suggests the file name.")
+            if let path { self.path = path }
+            var object = self.object
+            visitor.alternative(
+                "s3", &object, NoRule(), kinds: .upload, isForOthersLater: true,
+                "Object in an S3-compatible store, in place of request.url, which then shows its address.")
+            if object != self.object { self.object = object }
+            var url: ObjectURL?
+            visitor.alternative(
+                "url", &url, NoRule(), kinds: .upload, isForOthersLater: true, isWriteOnly: true,
+                "Short form of s3, for Amazon S3: s3://bucket/key.")
             visitor.field(
                 "if_exists", &ifExists, .plain,
-                "What happens if the file exists. By default replace, in a directory rename.")
-            visitor.unsupported("url", off: .null)
-            visitor.unsupported("s3", off: .null)
+                "What happens if the file or object exists. By default replace, in a directory rename. An "
+                    + "object is never renamed.")
             visitor.unsupported("method", off: .null)
             visitor.unsupported("headers", off: .null)
             visitor.unsupported("header_fields", off: .null)
         }
 
         public mutating func check(_ body: FieldDecoder) {
-            let isElsewhere = ["url", "s3", "method", "headers", "header_fields"].contains(where: body.has)
-            if path.isEmpty, !isElsewhere, !body.has("path") || body.isValid("path") {
-                body.fail("path", "required", "A destination needs a path.")
-            }
             // A name that the server chooses must not replace an unrelated file.
             if isDirectory, !body.isGiven("if_exists") { ifExists = .rename }
+            if boxedObject != nil, ifExists == .rename {
+                body.fail("if_exists", "not_supported", "An object in a store is replaced, or the job fails.")
+            }
         }
     }
 }

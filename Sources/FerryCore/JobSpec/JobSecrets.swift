@@ -32,11 +32,13 @@ public struct JobSecrets: Sendable, Equatable {
 }
 
 extension JobSecrets {
-    /// Bytes to hash that identify the request's credentials: secret header fields, password, token and
-    /// client key; `nil` if it sends none.
+    /// Bytes to hash that identify the request's credentials: secret header fields, password, token, client
+    /// key and key of a store; `nil` if it sends none.
     public var credentialBytes: [UInt8]? {
         let connection = connection
-        let others = [connection?.password, connection?.token, connection?.clientKey]
+        let others = [
+            connection?.password, connection?.token, connection?.clientKey, connection?.secretAccessKey,
+        ]
         guard !headers.isEmpty || others.contains(where: { $0 != nil }) else { return nil }
         var bytes: [UInt8] = []
         for part in headers.flatMap({ [$0.name.lowercased(), $0.value] }) + others.map({ $0 ?? "" }) {

@@ -15,7 +15,7 @@ public struct JobSpec: FieldObject {
     }
 
     /// `true` if the body of the response becomes a file, however short it is.
-    public var storesFile: Bool { kind == .download || destination != nil }
+    public var storesFile: Bool { kind == .download || kind == .data && destination != nil }
 
     /// `true` if Ferry stores what the job receives: it has no destination, and is no upload.
     public var storesBytes: Bool { kind != .upload && destination == nil }
@@ -133,10 +133,12 @@ public struct JobSpec: FieldObject {
                 + "origin only.")
         mirrors = urls.map(\.text)
         visitor.object(
-            "destination", &destination, .of(kinds: [.download, .data]),
+            "destination", &destination, .plain,
             "Where a download, or the body of a data job, is stored. null: Ferry keeps the file or body for "
-                + "the session's retention.")
-        visitor.object("source", &source, .of(.never, kinds: .upload), "The bytes of an upload.")
+                + "the session's retention. Of an upload: the object of a store, in place of request.url.")
+        visitor.object(
+            "source", &source, .of(.never, kinds: [.download, .upload]),
+            "The bytes of an upload. Of a download: the object of a store, in place of request.url.")
         visitor.object("integrity", &integrity, .plain, "What the bytes must be.")
         visitor.object("redirects", &redirects, .plain, "Rules for redirects.")
         visitor.object("accept", &accept, .plain, "Responses that are accepted.")
@@ -219,14 +221,30 @@ extension JobSpec {
         }
     }
 
+    /// An upload has a source, and a URL of its own, of its resume data, or of its destination.
     private static let uploadRules = #"""
         {
           "required": ["source"],
           "not": {
             "allOf": [
               {"not": {"required": ["request"], "properties": {"request": {"required": ["url"]}}}},
-              {"not": {"required": ["resume_data"]}}
+              {"not": {"required": ["resume_data"]}},
+              {"not": {"required": ["destination"], "properties": {"destination": {"type": "object"}}}}
             ]
+          },
+          "if": {"required": ["destination"], "properties": {"destination": {"type": "object"}}},
+          "then": {
+            "properties": {
+              "request": {
+                "properties": {
+                  "url": false, "method": {"const": "PUT"}, "auth": {"type": "null"},
+                  "resumable_upload": {"enum": ["auto", "never"]}
+                }
+              },
+              "source": {"properties": {"form": {"type": "null"}}},
+              "destination": {"properties": {"if_exists": {"enum": ["replace", "fail"]}}},
+              "on_url_expired": {"const": "fail"}, "on_challenge": {"const": "fail"}
+            }
           }
         }
         """#
@@ -237,24 +255,43 @@ extension JobSpec {
           "not": {
             "allOf": [
               {"not": {"required": ["request"], "properties": {"request": {"required": ["url"]}}}},
-              {"not": {"required": ["resume_data"]}}
+              {"not": {"required": ["resume_data"]}},
+              {"not": {"required": ["source"], "properties": {"source": {"type": "object"}}}}
             ]
           },
-          "if": {
-            "anyOf": [
-              {"required": ["segments"], "properties": {"segments": {"minimum": 2}}},
-              {"required": ["mirrors"], "properties": {"mirrors": {"minItems": 1}}}
-            ]
-          },
-          "then": {
-            "properties": {
-              "request": {
-                "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
+          "allOf": [
+            {
+              "if": {
+                "anyOf": [
+                  {"required": ["segments"], "properties": {"segments": {"minimum": 2}}},
+                  {"required": ["mirrors"], "properties": {"mirrors": {"minItems": 1}}}
+                ]
               },
-              "on_challenge": {"const": "fail"},
-              "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
+              "then": {
+                "properties": {
+                  "request": {
+                    "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
+                  },
+                  "on_challenge": {"const": "fail"},
+                  "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
+                }
+              }
+            },
+            {
+              "if": {"required": ["source"], "properties": {"source": {"type": "object"}}},
+              "then": {
+                "properties": {
+                  "request": {
+                    "properties": {
+                      "url": false, "method": {"const": "GET"}, "auth": {"type": "null"},
+                      "body": {"type": "null"}
+                    }
+                  },
+                  "on_url_expired": {"const": "fail"}, "on_challenge": {"const": "fail"}
+                }
+              }
             }
-          }
+          ]
         }
         """#
 }

@@ -50,6 +50,14 @@ public enum Limits {
     /// If exceeded: `tracestate` is omitted.
     public static let traceStateMemberCountMax = 32
 
+    // MARK: Object stores
+    /// Metadata of an object in a store, in bytes.
+    /// If exceeded: 422. That is the limit of Amazon S3.
+    public static let objectMetadataByteCountMax = 2_048
+    /// Object that one PUT writes to a store, in bytes.
+    /// If exceeded: the job fails with `size_mismatch`.
+    public static let objectByteCountMax: Int64 = 5 << 30
+
     // MARK: Staged uploads
     /// Staged uploads of a tenant.
     /// If exceeded: 409 `limit_reached`.

@@ -88,6 +88,11 @@ public struct ValidatedSchedule: Sendable {
                 "\(pointer)/resume_data", "invalid_combination",
                 "Resume data is for a single job, not for every run.")
         }
+        if job.spec.storeObject != nil {
+            errors.add(
+                "\(pointer)/\(job.spec.kind == .upload ? "destination" : "source")/s3", "not_supported",
+                "This version of Ferry has no objects of stores in jobs of a schedule.")
+        }
         guard errors.isEmpty else { throw InvalidFields(errors.all) }
     }
 }

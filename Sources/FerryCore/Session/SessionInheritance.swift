@@ -79,6 +79,7 @@ extension JobSpec.RequestSpec {
         let added = session.configuration.headers.filter { header in
             let name = header.name.lowercased()
             return !others.contains(name) && !determined.contains(name)
+                && !(fields.context.namesObject && JobSpec.isStoreField(name))
         }
         guard !added.isEmpty else { return }
         headers += added.map { header in

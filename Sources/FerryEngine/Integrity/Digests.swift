@@ -21,18 +21,27 @@ final class Digests: @unchecked Sendable {
     private let checksAnnounced: Bool
     private let expectedSize: Int64?
     private let isRepeatable: Bool
+    /// An algorithm that is computed although no digest of it is expected; `nil` for none.
+    let additional: DigestAlgorithm?
+    /// The digest of `additional`; `nil` before `finish`.
+    private(set) var additionalValue: [UInt8]?
     /// Digests that were announced after the hashing had begun.
     private let later = Mutex<[ExpectedDigest]>([])
     private(set) var byteCount: Int64 = 0
 
-    /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again.
-    init(_ integrity: JobSpec.Integrity, announced: [ExpectedDigest] = [], isRepeatable: Bool = true) {
+    /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again. `additional`: an
+    /// algorithm that is computed in any case.
+    init(
+        _ integrity: JobSpec.Integrity, announced: [ExpectedDigest] = [], isRepeatable: Bool = true,
+        additional: DigestAlgorithm? = nil
+    ) {
         let own = integrity.expected
         checksAnnounced = integrity.announced == .verify && own.isEmpty
         expected = checksAnnounced ? announced : own
         outvoted = checksAnnounced ? [] : announced
         expectedSize = integrity.size
         self.isRepeatable = isRepeatable
+        self.additional = additional
         var others: [RunningDigest] = []
         var missing: DigestAlgorithm?
         for one in expected
@@ -42,6 +51,11 @@ final class Digests: @unchecked Sendable {
             } else {
                 missing = one.algorithm
             }
+        }
+        if let additional, additional != .sha256, !others.contains(where: { $0.algorithm == additional }),
+            let running = RunningDigest(additional)
+        {
+            others.append(running)
         }
         self.others = others
         self.missing = missing
@@ -103,9 +117,11 @@ final class Digests: @unchecked Sendable {
         }
         let actual = sha256.finish()
         let expected = expected + later.withLock { $0 }
+        if additional == .sha256 { additionalValue = actual }
         for one in expected where one.algorithm == .sha256 { try check(one, actual) }
         for other in others {
             let actual = other.finish()
+            if additional == other.algorithm { additionalValue = actual }
             for one in expected where one.algorithm == other.algorithm { try check(one, actual) }
         }
         return actual

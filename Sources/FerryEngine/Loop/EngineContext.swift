@@ -45,7 +45,7 @@ final class EngineContext: Sendable {
         lowSpeed = configuration.lowSpeed
         stallSeconds = configuration.stallSeconds
         connections = configuration.connections
-        builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
+        builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy, clock: clock)
         self.places = places
         fileThreads = places.fileThreads
         bulk = BulkTransfers(loopCount: configuration.loopCount)
@@ -116,6 +116,7 @@ final class EngineContext: Sendable {
     /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
     /// have the file of a job with mirrors.
     func report(_ result: AttemptResult) {
+        let result = result.explainedByStore
         guard case .failed(let error, let retryAfter) = result.outcome, error.unresolvedHost != nil,
             result.attempt.spec.mirrors.isEmpty
         else { return finish(result) }

@@ -9,7 +9,8 @@ struct StorageAllowance: Sendable {
 
     /// `nil` if the attempt may store any number of bytes: its tenant has no limit, or its file has a path.
     init?(_ attempt: Attempt, _ quotas: TenantQuotas) {
-        guard quotas.limits(of: attempt.tenant)?.storageByteCountMax != nil, attempt.spec.destination == nil
+        guard quotas.limits(of: attempt.tenant)?.storageByteCountMax != nil,
+            attempt.spec.contentLocation == .managedFile
         else { return nil }
         (self.quotas, job, tenant) = (quotas, attempt.job, attempt.tenant)
     }

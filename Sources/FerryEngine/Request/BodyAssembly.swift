@@ -255,7 +255,7 @@ struct BodyAssembly: Sendable {
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
             return make(.bytes(Array(bytes)), nil, nil)
-        case .form: throw Self.missing("A part of a form cannot be a form.")
+        case .form, .object: throw Self.missing("A part of a form cannot be a form or an object of a store.")
         }
     }
 
@@ -324,7 +324,7 @@ extension JobSpec {
     fileprivate var needsAssembly: Bool {
         switch source {
         case .job?, .upload?, .form?: true
-        case .path?, .inline?: false
+        case .path?, .inline?, .object?: false
         case nil: request.body?.form == .multipart
         }
     }

@@ -67,6 +67,8 @@ final class BodyReader {
     private let pieces: [BodyContents.Piece]
     private let subject: Int?
     private let tail: DigestTail?
+    /// Digests of the subject, if they are known before it is sent; it is not hashed again then.
+    private(set) var payload: PayloadDigests?
     /// Bytes before the next one to be sent.
     private(set) var sent: Int64 = 0
     /// The bytes that the current request has; `nil` if it has all of them.
@@ -158,7 +160,7 @@ final class BodyReader {
             count = found
         }
         offset += Int64(count)
-        guard index == subject else { return .bytes(count) }
+        guard index == subject, payload == nil else { return .bytes(count) }
         if let tail {
             tail.advance(to: offset)
         } else {
@@ -173,9 +175,15 @@ final class BodyReader {
         try hash(upTo: pieces[subject].byteCount ?? .max)
     }
 
+    /// Ends the hashing of the subject by a file thread; `whenHashed` then tells a failure.
+    func stopHashing() { tail?.stop() }
+
+    /// Sets the digests of the subject, which `hashUnsent` has made.
+    func setPayload(_ digests: PayloadDigests) { payload = digests }
+
     /// Hashes the first bytes of the subject, of which none are hashed unless a file thread does it.
     private func hash(upTo end: Int64) throws(TransferError) {
-        guard let subject else { return }
+        guard let subject, payload == nil else { return }
         if let tail { return tail.advance(to: min(end, subjectByteCount)) }
         switch pieces[subject] {
         case .bytes(let bytes): bytes.prefix(Int(end)).withUnsafeBytes { digests.update($0) }
@@ -204,7 +212,7 @@ final class BodyReader {
         guard sent != start else { return }
         try check()
         for case .source(let source) in pieces where source.rereadableFrom != 0 { throw .notReadableAgain }
-        if tail == nil, subject != nil { digests.reset() }
+        if tail == nil, subject != nil, payload == nil { digests.reset() }
         sent = start
         index = 0
         offset = start

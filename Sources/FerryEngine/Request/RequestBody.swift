@@ -31,8 +31,9 @@ struct RequestBody {
     /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps
     /// them, so the job is not tried again.
     mutating func open(
-        _ contents: BodyContents, _ expected: JobSpec.Integrity, _ fileThreads: FileThreadPool
+        _ contents: BodyContents, of spec: JobSpec, _ fileThreads: FileThreadPool
     ) throws(TransferError) {
+        let expected = spec.integrity
         var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
         integrity.size = integrity.size ?? contents.integrity.size
         integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
@@ -44,10 +45,38 @@ struct RequestBody {
                 .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
                 isRetryable: false)
         }
-        source = BodyReader(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
+        let digests = Digests(integrity, isRepeatable: false, additional: spec.storeChecksum)
+        source = BodyReader(contents, digests: digests) { file, digests in
             DigestTail(file, digests, fileThreads: fileThreads) {}
         }
+        if spec.destination?.object != nil, let count = byteCount, count > Limits.objectByteCountMax {
+            throw .tooLargeForStore(count)
+        }
     }
+
+    /// Hashes the body before it is sent. Throws as `read`. `reply` is called at once, or on a file thread.
+    func hashBeforeSending(
+        _ reply: @escaping @Sendable (Result<PayloadDigests, TransferError>) -> Void
+    ) throws(TransferError) {
+        guard let source else { return reply(.success(.empty)) }
+        try source.hashUnsent()
+        let (digests, size, algorithm) = (source.digests, source.subjectByteCount, source.digests.additional)
+        source.whenHashed { tail in
+            reply(
+                Result { () throws(TransferError) in
+                    if let failure = tail?.failure { throw failure }
+                    let sha256 = try digests.finish()
+                    let value = algorithm.flatMap { one in digests.additionalValue.map { (one, $0) } }
+                    return PayloadDigests(sha256: sha256, checksum: value, byteCount: size)
+                })
+        }
+    }
+
+    /// Ends the hashing soon, with a failure.
+    func stopHashing() { source?.stopHashing() }
+
+    /// Takes the digests of the whole body.
+    func take(_ digests: PayloadDigests) { source?.setPayload(digests) }
 
     // MARK: While a request runs
 
@@ -82,16 +111,24 @@ struct RequestBody {
 
     /// Finishes an upload whose response is accepted. `wasSentBefore`: an earlier attempt has sent the body,
     /// and this one has asked for the outcome only. `offset`: at which it has continued the upload of
-    /// an earlier one. `reply` is called at once, or on a file thread as soon as
-    /// the source is hashed.
+    /// an earlier one. `object`: what a store has made of the body. `reply` is called at once, or on a file
+    /// thread as soon as the source is hashed.
     func finish(
         _ integrity: JobSpec.Integrity, isDelimited: Bool, wasSentBefore: Bool,
-        resumedAt offset: Int64?, _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
+        resumedAt offset: Int64?, object: TransferResult.SentObject?,
+        _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
     ) throws(TransferError) {
         guard let source, source.isSent || wasSentBefore else {
             throw TransferError(
                 .connectionLost, "The server answered before it had the whole body.", phase: .sending,
                 isRetryable: true)
+        }
+        if let payload = source.payload {
+            var result = TransferResult(
+                size: payload.byteCount, sha256: payload.sha256,
+                verified: source.digests.verification(integrity, isDelimited: isDelimited))
+            result.object = object
+            return reply(.stored(result))
         }
         if wasSentBefore { try source.hashUnsent() }
         let (digests, size) = (source.digests, source.subjectByteCount)

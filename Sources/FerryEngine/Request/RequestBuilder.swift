@@ -22,6 +22,8 @@ struct Hop: Sendable {
     var digest: DigestAnswer?
     /// The part that the request has in a resumable upload; `nil` if it has none.
     var upload: UploadHop?
+    /// Facts that the store of the job's object has told; `nil` if it has told none.
+    var storeCorrection: Boxed<StoreCorrection>?
 }
 
 /// A request of a resumable upload.
@@ -62,13 +64,15 @@ extension Hop {
 struct RequestBuilder: Sendable {
     let userAgent: String
     let serviceProxy: ServiceProxy?
+    private let clock: any WallClock
     /// Protocols that the libcurl of this process supports safely.
     private let supportsHTTP2: Bool
     private let supportsHTTP3: Bool
     let supportsNTLM: Bool
 
-    init(userAgent: String, proxy: ServiceProxy?) {
+    init(userAgent: String, proxy: ServiceProxy?, clock: any WallClock) {
         self.userAgent = userAgent
+        self.clock = clock
         serviceProxy = proxy
         // Without libcurl no engine runs.
         let runtime = try? CurlRuntime.loaded.get()
@@ -92,6 +96,10 @@ struct RequestBuilder: Sendable {
         request.headers = headers(
             attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
         request.headers += resuming
+        if let object = spec.storeObject {
+            let payload = hop.sendsBody ? body?.payload : nil
+            request.address(object, of: attempt, hop, payload ?? .empty, at: clock.now())
+        }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
         if supportsHTTP2 { request.httpVersion = .http2 }

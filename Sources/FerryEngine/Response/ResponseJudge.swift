@@ -31,6 +31,9 @@ struct ResponseJudge: Sendable {
         let hop = requested.hop
         var requested = requested
         requested.answer = hop.answering(head, for: spec)
+        if let corrected = hop.corrected(head, for: spec, now: now), (try? check(corrected.url)) != nil {
+            requested.answer = corrected
+        }
         if spec.asksOnChallenge { requested.question = question(head, hop, now) }
         switch ResponseTable(spec: spec, isDecoded: isDecoded).step(requested, head, known, now: now) {
         case .answer(let next): return .follow(next, after: 0)

@@ -6,7 +6,7 @@ import FerryCore
 struct ResponseTable: Sendable {
     /// The next step.
     enum Step: Sendable {
-        /// Send this request, which answers a challenge.
+        /// Send this request, which answers a challenge, or signs in another way.
         case answer(Hop)
         case challenge(JobQuestion)
         /// Ask for another URL or credential: the server refuses the job's.
@@ -74,7 +74,8 @@ struct ResponseTable: Sendable {
         /// Whether the job's own URL was requested again because the target of a redirect had expired, and no
         /// response was accepted since.
         var hasBegunAgain = false
-        /// The request that answers the challenge of the response, if libcurl cannot; `nil` if there is none.
+        /// The request that answers the challenge of the response, if libcurl cannot, or that a store asks
+        /// for in place of this one; `nil` if there is none.
         var answer: Hop?
         /// The question about the challenge of the response; `nil` if no client can answer it.
         var question: JobQuestion?

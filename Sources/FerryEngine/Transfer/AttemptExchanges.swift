@@ -37,6 +37,8 @@ protocol AttemptExchanges: AnyObject {
 enum ExchangeReply: Sendable {
     /// The body is assembled.
     case bodyOpened(Result<BodyContents, BodyAssembly.Failure>)
+    /// The whole body is hashed.
+    case bodyHashed(Result<PayloadDigests, TransferError>)
     /// The source of the body has bytes again.
     case bodyReadable
     /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node

@@ -102,7 +102,9 @@ final class SerialExchanges: AttemptExchanges {
             redirect = nil
         case .change: makeChange()
         case .startLater: startLater()
-        case .endPreparation: assembly?.stop()
+        case .endPreparation:
+            assembly?.stop()
+            if attempt.spec.destination?.object != nil { body.stopHashing() }
         case .store:
             permit.end(for: attempt, on: loop)
             store()
@@ -126,13 +128,14 @@ final class SerialExchanges: AttemptExchanges {
             return assembly.open { contents in onLoop { $0.take(.bodyOpened(contents), for: key) } }
         }
         if let contents = try RequestBody.contents(of: attempt, context) { try open(contents) }
-        guard attempt.spec.storesFile else { return running.handle(.prepared) }
+        guard attempt.spec.storesFile else { return try finishPreparation() }
         try running.open(try takeSink())
     }
 
     func take(_ reply: ExchangeReply) {
         switch reply {
         case .bodyOpened(let contents): opened(contents)
+        case .bodyHashed(let digests): hashed(digests)
         case .bodyReadable: exchange.resume()
         case .marked(let isHeld): marked(isHeld: isHeld)
         case .placeCaughtUp: placeCaughtUp()
@@ -147,7 +150,7 @@ final class SerialExchanges: AttemptExchanges {
         case .success(let contents):
             running.prepare { () throws(TransferError) in
                 try open(contents)
-                running.handle(.prepared)
+                try finishPreparation()
             }
         case .failure(.failed(let error)): running.handle(.preparationFailed(error))
         case .failure(.elsewhere(let node)):
@@ -157,8 +160,25 @@ final class SerialExchanges: AttemptExchanges {
         }
     }
 
+    /// The signature of a request to a store needs the digest of the body.
+    private func finishPreparation() throws(TransferError) {
+        guard attempt.spec.destination?.object != nil else { return running.handle(.prepared) }
+        let (key, onLoop) = (running.key, loop.runner)
+        try body.hashBeforeSending { digests in onLoop { $0.take(.bodyHashed(digests), for: key) } }
+    }
+
+    private func hashed(_ digests: Result<PayloadDigests, TransferError>) {
+        guard !running.isEnded else { return }
+        switch digests {
+        case .success(let digests):
+            body.take(digests)
+            running.handle(.prepared)
+        case .failure(let error): running.handle(.preparationFailed(error))
+        }
+    }
+
     private func open(_ contents: BodyContents) throws(TransferError) {
-        try body.open(contents, attempt.spec.integrity, context.fileThreads)
+        try body.open(contents, of: attempt.spec, context.fileThreads)
         exchange.hop.sendsBody = !exchange.hop.hasDroppedBody
         try beginUpload(contents)
         progress.expect(toSend: body.byteCount)

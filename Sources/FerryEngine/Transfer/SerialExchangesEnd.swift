@@ -100,7 +100,8 @@ extension SerialExchanges {
                 let (key, onLoop) = (running.key, loop.runner)
                 try body.finish(
                     attempt.spec.integrity, isDelimited: isDelimited,
-                    wasSentBefore: first?.hasDroppedBody ?? false, resumedAt: progress.resumedAtOffset
+                    wasSentBefore: first?.hasDroppedBody ?? false, resumedAt: progress.resumedAtOffset,
+                    object: sentObject
                 ) { event in onLoop { $0.handle(event, for: key) } }
                 return
             }
@@ -116,6 +117,18 @@ extension SerialExchanges {
         } catch {
             running.handle(.storageFailed(error))
         }
+    }
+
+    /// The object as its store describes it; `nil` for other uploads.
+    private var sentObject: TransferResult.SentObject? {
+        guard let object = attempt.spec.destination?.object?.object, let head = exchange.head,
+            let url = object.address(exchange.hop.storeCorrection?.value)
+        else { return nil }
+        // After a redirect with 303 the response is about something else.
+        let isAboutObject = exchange.hop.sendsBody
+        return TransferResult.SentObject(
+            url: url.string, entityTag: isAboutObject ? head.first("etag") : nil,
+            versionID: isAboutObject ? head.first("x-amz-version-id") : nil)
     }
 
     private func publish(_ sink: any StreamSink, isDelimited: Bool) throws(TransferError) {

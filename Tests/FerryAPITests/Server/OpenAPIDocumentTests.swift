@@ -53,7 +53,7 @@ struct OpenAPIDocumentTests {
         let schemas = document["components"]?["schemas"]
         for (object, field, refused) in [
             ("DataRequest", "session", [".", "..", "a/b"]),
-            ("DestinationInput", "path", [".", "a/..", "../a", "a/.ferry-1", "/a", "a//b"]),
+            ("DownloadDestinationInput", "path", [".", "a/..", "../a", "a/.ferry-1", "/a", "a//b"]),
             ("DownloadRequestInput", "method", ["HEAD", "CONNECT", "get"]),
         ] {
             let schema = schemas?[object]?["properties"]?[field]

@@ -115,7 +115,7 @@ import Testing
 
     @Test("a response through a job's own proxy counts for the host only through a tunnel")
     func proxies() throws {
-        let builder = RequestBuilder(userAgent: "test", proxy: nil)
+        let builder = RequestBuilder(userAgent: "test", proxy: nil, clock: Fixture.SystemClock())
         try Self.with { fixture in
             func isServers(_ url: String, _ change: (inout Draft) -> Void) throws -> Bool {
                 builder.isAnsweredByServer(fixture.attempt(.download, url, change), try WebURL.parse(url))

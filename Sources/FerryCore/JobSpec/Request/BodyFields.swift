@@ -171,11 +171,13 @@ extension JobSpec {
         /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if
         /// the client has given the fields as a list.
         case form([Part], isList: Bool = false)
+        /// An object in a store. Only downloads have it.
+        case object(Boxed<ObjectSource>)
     }
 }
 
 extension JobSpec.Source: FieldObject {
-    public static let summary = "Source of an upload."
+    public static let summary = "Source of an upload, or the object of a store that a download fetches."
     public static let schemaName = "Source"
 
     /// Creates a source without path.
@@ -183,33 +185,33 @@ extension JobSpec.Source: FieldObject {
 
     public mutating func fields(_ visitor: inout some FieldVisitor) {
         var file = file
-        file.place(&visitor)
-        file.upload(&visitor)
-        for name in ["url", "s3"] { visitor.unsupported(name, off: .null) }
+        file.place(&visitor, kinds: .upload)
+        file.upload(&visitor, kinds: .upload)
+        file.object(&visitor)
         var form = form
         visitor.object(
-            "form", &form, .plain,
+            "form", &form, .of(kinds: .upload),
             "Form that carries the source as a file, or null to send the source as the whole body.")
         self = form.map { .form($0.parts(file), isList: $0.texts.isList) } ?? file
     }
 
-    /// Declares where the bytes are.
-    fileprivate mutating func place(_ visitor: inout some FieldVisitor) {
+    /// Declares where the bytes are. `kinds`: of jobs that have such a source.
+    fileprivate mutating func place(_ visitor: inout some FieldVisitor, kinds: JobKinds) {
         for form in [JobSpec.Body.Form.text, .base64] {
             var content: JobSpec.InlineBytes?
             if case .inline(let body) = self { content = body.content(form) }
-            visitor.alternative(form.rawValue, &content, form, form.summary)
+            visitor.alternative(form.rawValue, &content, form, kinds: kinds, form.summary)
             if let content { self = .inline(JobSpec.Body(form, content)) }
         }
         var path: String?
         if case .path(let own) = self { path = own }
         visitor.alternative(
-            "path", &path, .filePath, "Path of a file below the tenant's storage root.")
+            "path", &path, .filePath, kinds: kinds, "Path of a file below the tenant's storage root.")
         if let path { self = .path(path) }
         var job: JobReference?
         if case .job(let own) = self { job = JobReference(id: own) }
         visitor.alternative(
-            "job", &job, NoRule(),
+            "job", &job, NoRule(), kinds: kinds,
             "Identifier of a job of the same tenant whose content is sent as it was received. That job must "
                 + "have succeeded when this one begins. In a batch, #/jobs/3 is the job at place 3 of jobs, "
                 + "an earlier one: this one then depends on it.")
@@ -217,14 +219,28 @@ extension JobSpec.Source: FieldObject {
     }
 
     /// Declares the staged upload that the bytes are of.
-    fileprivate mutating func upload(_ visitor: inout some FieldVisitor) {
+    fileprivate mutating func upload(_ visitor: inout some FieldVisitor, kinds: JobKinds) {
         var upload: UploadReference?
         if case .upload(let own) = self { upload = own }
         visitor.alternative(
-            "upload", &upload, NoRule(),
+            "upload", &upload, NoRule(), kinds: kinds,
             "Identifier or name of a staged upload of the same tenant. If it is not complete, the job "
                 + "depends on it, and waits until it is.")
         if let upload { self = .upload(upload) }
+    }
+
+    /// Declares the object of a store that a download fetches.
+    private mutating func object(_ visitor: inout some FieldVisitor) {
+        var object: JobSpec.ObjectSource?
+        if case .object(let own) = self { object = own.value }
+        visitor.alternative(
+            "s3", &object, NoRule(), kinds: .download, isForOthersLater: true,
+            "Object in an S3-compatible store, in place of request.url, which then shows its address.")
+        if let object { self = .object(Boxed(object)) }
+        var url: ObjectURL?
+        visitor.alternative(
+            "url", &url, NoRule(), kinds: .download, isForOthersLater: true, isWriteOnly: true,
+            "Short form of s3, for Amazon S3: s3://bucket/key.")
     }
 
     /// The source without the form around it.
@@ -249,14 +265,14 @@ extension JobSpec.Source: FieldObject {
         case .inline(var own):
             payload = own.takePayload()
             self = .inline(own)
-        case .path, .job, .upload: return
+        case .path, .job, .upload, .object: return
         }
         if hasPayload { body.context.payload = payload }
     }
 
     var hasPayload: Bool {
         switch self {
-        case .path, .job, .upload: false
+        case .path, .job, .upload, .object: false
         case .inline: true
         case .form(let parts, _): parts.contains { $0.source.hasPayload }
         }
@@ -366,8 +382,8 @@ extension JobSpec {
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("name", &name, .partName, .of(required: true), "Name of the part.")
-            source.place(&visitor)
-            source.upload(&visitor)
+            source.place(&visitor, kinds: .all)
+            source.upload(&visitor, kinds: .all)
             visitor.field(
                 "file_name", &fileName, .partName, .plain,
                 "File name of the part. Default: the last component of path, or the file name of the job or "

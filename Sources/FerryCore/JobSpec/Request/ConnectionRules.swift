@@ -380,6 +380,9 @@ public struct ConnectionSecrets: Sendable, Equatable {
     public var clientKey: String?
     public var proxyPassword: String?
     public var proxyAuthorities: String?
+    /// Secrets of `JobSpec.StoreCredential`.
+    public var secretAccessKey: String?
+    public var sessionToken: String?
     /// Creates an empty set.
     public init() {}
 }
@@ -431,6 +434,8 @@ extension ConnectionSecrets {
         for (secret, path) in kept where secret?.isSet == true && secrets[keyPath: path] == nil {
             secrets[keyPath: path] = known?[keyPath: path]
         }
+        // No patch gives the key of a store.
+        (secrets.secretAccessKey, secrets.sessionToken) = (known?.secretAccessKey, known?.sessionToken)
         return secrets
     }
 
@@ -444,6 +449,7 @@ extension ConnectionSecrets {
             ("password", \.password), ("token", \.token), ("ca", \.authorities),
             ("client_certificate", \.clientCertificate), ("client_key", \.clientKey),
             ("proxy_password", \.proxyPassword), ("proxy_ca", \.proxyAuthorities),
+            ("secret_access_key", \.secretAccessKey), ("session_token", \.sessionToken),
         ]
     }
 }

@@ -344,15 +344,12 @@ class Judge:
     def figures(self):
         """Nothing is in anybody's hands any more, and nothing had to be set aside."""
         for node in self.cluster.nodes:
-            text = node.call("GET", "/metrics").body.decode()
-            shown = {name: float(value) for name, value in
-                     (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")}
-            zero = ["ferry_attempts_running", "ferry_webhook_deliveries_in_flight",
-                    "ferry_submissions_waiting", "ferry_events_rejected_total"]
-            wrong = {name: shown[name] for name in zero if shown[name] != 0}
-            if wrong or shown["ferry_worker_slots_free"] != shown["ferry_worker_slots"]:
-                self.complain(f"node {node.port} has something in hand: {wrong}, free slots "
-                              f"{shown['ferry_worker_slots_free']} of {shown['ferry_worker_slots']}")
+            # A look for jobs reserves slots for some milliseconds; what is lost stays away.
+            deadline = time.monotonic() + 10
+            while (wrong := self.in_hand(node)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if wrong:
+                self.complain(f"node {node.port} has something in hand: {wrong}")
             for line in node.log_lines():
                 # The database was away; it was started again. And it may be too slow for one heartbeat.
                 is_known = line["message"] == "Ferry cannot start." or (
@@ -360,6 +357,16 @@ class Judge:
                     and "[57014]" in line.get("error", ""))
                 if line["level"] in ("error", "critical") and not is_known:
                     self.complain(f"node {node.port} logged {line}")
+
+    def in_hand(self, node) -> dict[str, float]:
+        """The figures of a node that are not as those of an idle one."""
+        text = node.call("GET", "/metrics").body.decode()
+        shown = {name: float(value) for name, value in
+                 (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")}
+        idle = {name: 0.0 for name in (
+            "ferry_attempts_running", "ferry_webhook_deliveries_in_flight", "ferry_submissions_waiting",
+            "ferry_events_rejected_total")} | {"ferry_worker_slots_free": shown["ferry_worker_slots"]}
+        return {name: shown[name] for name, value in idle.items() if shown[name] != value}
 
     def left_over(self):
         """No partial file but those of failed and cancelled jobs, which are kept for a later one."""

@@ -15,9 +15,9 @@ public struct FieldDecoder: FieldVisitor {
     private let defaults: [String: any FieldValue]
     /// `true` if null is no value of any field.
     private let rejectsNull: Bool
-    /// Names of the fields of which exactly one is given, those that are, and whether one is given that jobs
-    /// of this kind do not have.
-    private var alternatives: (all: [String], given: [String], hasOther: Bool) = ([], [], false)
+    /// Number of the fields of which exactly one is given, of those that are, and whether one is given that
+    /// jobs of this kind do not have.
+    private var alternatives = (count: 0, givenCount: 0, hasOther: false)
 
     /// Reads `json` into `object`, which has its default values, or for a patch its current ones.
     /// `isCreated`: `true` if the patch creates the object.
@@ -32,7 +32,7 @@ public struct FieldDecoder: FieldVisitor {
                 ? FieldCapture.values(of: Self.standard(Object.self, context)) : [:],
             rejectsNull: Object.rejectsNull)
         object.fields(&decoder)
-        if !decoder.alternatives.all.isEmpty { decoder.checkAlternatives() }
+        if decoder.alternatives.count > 0 { decoder.checkAlternatives(of: Object.self) }
         object.check(decoder)
         guard decoder.hasUnknownFields else { return }
         let known = KnownFields(of: Object.self)
@@ -130,15 +130,16 @@ public struct FieldDecoder: FieldVisitor {
     }
 
     /// Reports an error unless exactly one of the alternatives is given. A patch may leave them as they are.
-    private func checkAlternatives() {
-        let count = alternatives.given.count
+    private func checkAlternatives<Object: FieldObject>(of type: Object.Type) {
+        let count = alternatives.givenCount
         guard count > 1 || requiresMembers && count == 0 && !alternatives.hasOther else { return }
-        if count == 0, alternatives.all.count == 1 {
-            return reader.addError(alternatives.all[0], "required", "This field is required.")
+        let names = ObjectDescription(type).alternatives(for: context.kind).map(\.name)
+        if count == 0, names.count == 1 {
+            return reader.addError(names[0], "required", "This field is required.")
         }
         context.errors.add(
-            path, alternatives.given.isEmpty ? "required" : "invalid_combination",
-            "Exactly one of these must be given: \(alternatives.all.joined(separator: ", ")).")
+            path, count == 0 ? "required" : "invalid_combination",
+            "Exactly one of these must be given: \(names.joined(separator: ", ")).")
     }
 
     public mutating func field<Value: FieldValue>(
@@ -151,8 +152,8 @@ public struct FieldDecoder: FieldVisitor {
                 alternatives.hasOther = true
                 return checkKind(name, traits)
             }
-            alternatives.all.append(name)
-            if has(name) { alternatives.given.append(name) }
+            alternatives.count += 1
+            if has(name) { alternatives.givenCount += 1 }
         }
         guard let json = member(name, traits) else {
             if mode == .new, traits.inheritance == .session {

@@ -68,9 +68,7 @@ public final class FieldSchemas {
 
     private static func rules(of object: ObjectDescription, _ use: Use) -> [JSON.Member] {
         guard case .request(let kind) = use else { return [] }
-        let alternatives = object.fields.filter { field in
-            field.traits.isAlternative && (kind.map { field.traits.kinds.contains(JobKinds($0)) } ?? true)
-        }
+        let alternatives = object.alternatives(for: kind)
         guard !alternatives.isEmpty else { return object.rules(kind) }
         if alternatives.count == 1 {
             return object.rules(kind) + [JSON.Member("required", .array([.string(alternatives[0].name)]))]

@@ -48,6 +48,14 @@ public struct ObjectDescription: Sendable {
         variant = { Object.schema(of: $0, for: $1) }
     }
 
+    /// Returns the fields of which a body gives exactly one. `kind`: that of the job, or `nil` for all of
+    /// them.
+    func alternatives(for kind: JobKind?) -> [FieldDescription] {
+        fields.filter { field in
+            field.traits.isAlternative && (kind.map { field.traits.kinds.contains(JobKinds($0)) } ?? true)
+        }
+    }
+
     /// `true` if the fields or their rules depend on the kind of the job.
     public var dependsOnKind: Bool {
         fields.contains { field in

@@ -42,8 +42,8 @@ public struct JobRequest: Sendable, Equatable {
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
                 return Result { () throws(InvalidFields) in
-                    let job = try json.withURLOfObject(at: prefix)
-                    context.namesObject = job != json
+                    context.namesObject = json.namesObject
+                    let job = context.namesObject ? try json.withURLOfObject(at: prefix) : json
                     let json = try job.withURLOfResumeData(resumePoint, at: prefix)
                     FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
                     return try JobRequest(spec, context)
@@ -135,7 +135,7 @@ extension JobSpec {
 
     /// Reports segments and mirrors unless the job is a download by GET that does not set ranges itself.
     private func checkParts(_ fields: FieldDecoder) {
-        guard fields.mode == .new || fields.context.isAnswer, kind == .download else { return }
+        guard isInParts, fields.mode == .new || fields.context.isAnswer, kind == .download else { return }
         for (name, isUsed) in [("segments", segmentCountMax > 1), ("mirrors", !mirrors.isEmpty)] where isUsed
         {
             if request.method != "GET" {

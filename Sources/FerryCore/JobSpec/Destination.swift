@@ -15,6 +15,8 @@ extension JobSpec {
             set { boxedObject = newValue.map(Boxed.init) }
         }
         private var boxedObject: Boxed<ObjectDestination>?
+        /// `true` if an upload is sent to an object.
+        public var isObject: Bool { boxedObject != nil }
         /// Behavior if the file or object exists.
         public var ifExists = IfExists.replace
         /// Creates a destination without path.
@@ -28,17 +30,15 @@ extension JobSpec {
         public var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
-            var path = boxedObject == nil && !self.path.isEmpty ? self.path : nil
+            var path = isObject || self.path.isEmpty ? nil : self.path
             visitor.alternative(
                 "path", &path, .destinationPath, change: .whileStopped, kinds: [.download, .data],
                 "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash "
                     + "at the end it is a directory, and the response suggests the file name.")
             if let path { self.path = path }
-            var object = self.object
             visitor.alternative(
-                "s3", &object, NoRule(), kinds: .upload, isForOthersLater: true,
+                "s3", &boxedObject, NoRule(), kinds: .upload, isForOthersLater: true,
                 "Object in an S3-compatible store, in place of request.url, which then shows its address.")
-            if object != self.object { self.object = object }
             var url: ObjectURL?
             visitor.alternative(
                 "url", &url, NoRule(), kinds: .upload, isForOthersLater: true, isWriteOnly: true,
@@ -55,7 +55,7 @@ extension JobSpec {
         public mutating func check(_ body: FieldDecoder) {
             // A name that the server chooses must not replace an unrelated file.
             if isDirectory, !body.isGiven("if_exists") { ifExists = .rename }
-            if boxedObject != nil, ifExists == .rename {
+            if isObject, ifExists == .rename {
                 body.fail("if_exists", "not_supported", "An object in a store is replaced, or the job fails.")
             }
         }

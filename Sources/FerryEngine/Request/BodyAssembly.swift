@@ -37,13 +37,14 @@ struct BodyAssembly: Sendable {
 
     private let attempt: Attempt
     private let context: EngineContext
-    private let hashing = Hashing()
+    private let hashing: Hashing
 
     /// `nil` if the body needs no assembly.
     init?(_ attempt: Attempt, _ context: EngineContext) {
         guard attempt.spec.needsAssembly else { return nil }
         self.attempt = attempt
         self.context = context
+        hashing = Hashing()
     }
 
     /// Assembles the body. `reply` is called once, on a thread that must not block.

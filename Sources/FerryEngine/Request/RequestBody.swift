@@ -49,7 +49,7 @@ struct RequestBody {
         source = BodyReader(contents, digests: digests) { file, digests in
             DigestTail(file, digests, fileThreads: fileThreads) {}
         }
-        if spec.destination?.object != nil, let count = byteCount, count > Limits.objectByteCountMax {
+        if spec.isSentToStore, let count = byteCount, count > Limits.objectByteCountMax {
             throw .tooLargeForStore(count)
         }
     }

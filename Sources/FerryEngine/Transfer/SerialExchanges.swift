@@ -104,7 +104,7 @@ final class SerialExchanges: AttemptExchanges {
         case .startLater: startLater()
         case .endPreparation:
             assembly?.stop()
-            if attempt.spec.destination?.object != nil { body.stopHashing() }
+            if attempt.spec.isSentToStore { body.stopHashing() }
         case .store:
             permit.end(for: attempt, on: loop)
             store()
@@ -162,7 +162,7 @@ final class SerialExchanges: AttemptExchanges {
 
     /// The signature of a request to a store needs the digest of the body.
     private func finishPreparation() throws(TransferError) {
-        guard attempt.spec.destination?.object != nil else { return running.handle(.prepared) }
+        guard attempt.spec.isSentToStore else { return running.handle(.prepared) }
         let (key, onLoop) = (running.key, loop.runner)
         try body.hashBeforeSending { digests in onLoop { $0.take(.bodyHashed(digests), for: key) } }
     }

@@ -4,8 +4,11 @@ extension JobSpec {
     /// The object whose address is the job's URL; `nil` if it names none.
     public var storeObject: StoreObject? {
         if case .object(let source)? = source { return source.value.object }
-        return destination?.object?.object
+        return isSentToStore ? destination?.object?.object : nil
     }
+
+    /// `true` if the job's upload goes to an object of a store.
+    public var isSentToStore: Bool { destination?.isObject ?? false }
 
     /// Moves the texts of the credential's secrets out of the spec; `nil` if it has none.
     mutating func takeStoreCredential() -> (secretAccessKey: String?, sessionToken: String?)? {
@@ -14,7 +17,9 @@ extension JobSpec {
             defer { source = .object(Boxed(object)) }
             return object.object.takeSecrets()
         }
-        guard var object = destination?.object, object.object.credential != nil else { return nil }
+        guard isSentToStore, var object = destination?.object, object.object.credential != nil else {
+            return nil
+        }
         defer { destination?.object = object }
         return object.object.takeSecrets()
     }
@@ -37,7 +42,9 @@ extension JobSpec {
             refuse("request/url", "The address of the object is the URL of this job; leave this out.")
         }
         let method = kind == .download ? "GET" : "PUT"
-        if request.method != method { refuse("request/method", "A store is asked with \(method).") }
+        if request.method != method {
+            refuse("request/method", "The method of a request to a store is \(method).")
+        }
         if request.body != nil { refuse("request/body", "The request for an object has no body.") }
         if request.connection?.authentication != nil {
             refuse("request/auth", "The credential of the object signs the request.")
@@ -79,6 +86,14 @@ extension JobSpec.StoreObject {
 }
 
 extension JSONView {
+    /// `true` if a job has an object of a store, or a URL in its place.
+    var namesObject: Bool { namesObject(in: "source") || namesObject(in: "destination") }
+
+    private func namesObject(in member: String) -> Bool {
+        guard let place = self[member] else { return false }
+        return !(place["s3"]?.isNull ?? true) || !(place["url"]?.isNull ?? true)
+    }
+
     /// Returns a job with the address of its object as URL, unless it names a URL. Replaces an `s3` URL by
     /// its object. `pointer`: place of the job.
     func withURLOfObject(at pointer: String) throws(InvalidFields) -> JSONView {

@@ -231,12 +231,12 @@ extension JobSpec.Source: FieldObject {
 
     /// Declares the object of a store that a download fetches.
     private mutating func object(_ visitor: inout some FieldVisitor) {
-        var object: JobSpec.ObjectSource?
-        if case .object(let own) = self { object = own.value }
+        var object: Boxed<JobSpec.ObjectSource>?
+        if case .object(let own) = self { object = own }
         visitor.alternative(
             "s3", &object, NoRule(), kinds: .download, isForOthersLater: true,
             "Object in an S3-compatible store, in place of request.url, which then shows its address.")
-        if let object { self = .object(Boxed(object)) }
+        if let object { self = .object(object) }
         var url: ObjectURL?
         visitor.alternative(
             "url", &url, NoRule(), kinds: .download, isForOthersLater: true, isWriteOnly: true,

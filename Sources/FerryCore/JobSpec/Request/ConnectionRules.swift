@@ -398,6 +398,22 @@ public final class Boxed<Value: Sendable & Equatable>: Sendable, Equatable {
     public static func == (a: Boxed, b: Boxed) -> Bool { a === b || a.value == b.value }
 }
 
+extension Boxed: FieldValue where Value: FieldValue {
+    public typealias Rule = Value.Rule
+
+    public static var isNullable: Bool { Value.isNullable }
+    public static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Boxed? {
+        Value.decode(json, rule, place).map(Boxed.init)
+    }
+    public static func restore(_ json: JSON) -> Boxed? { Value.restore(json).map(Boxed.init) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        value.encode(into: &writer, isRedacted: isRedacted)
+    }
+    public var isLeftOut: Bool { value.isLeftOut }
+    public static func schema(_ rule: Rule) -> [JSON.Member] { Value.schema(rule) }
+    public static func shownSchema(_ rule: Rule) -> [JSON.Member] { Value.shownSchema(rule) }
+}
+
 extension JobSpec.RequestSpec {
     /// The rules, or `nil` for the default.
     public var connection: ConnectionRules? {

@@ -164,7 +164,8 @@ extension TransferError {
     static func tooLargeForStore(_ byteCount: Int64) -> TransferError {
         TransferError(
             .sizeMismatch,
-            "The source has \(byteCount) bytes, and a store takes \(Limits.objectByteCountMax) at once.",
+            "The source has \(byteCount) bytes, and one PUT to a store has at most "
+                + "\(Limits.objectByteCountMax).",
             phase: .sending, isRetryable: false)
     }
 }

@@ -391,6 +391,29 @@ def test_slow_down_is_throttling(ferry, memory):
 # Secrets
 
 
+@pytest.mark.parametrize("make", [download, upload])
+def test_a_store_that_repeats_the_token(ferry, memory, make):
+    """Its response is shown nowhere."""
+    token = memory.store.session_token = "the-token-of-the-session"
+    body = f"<Error><Code>AccessDenied</Code><Message>{token} is no good</Message></Error>".encode()
+    memory.script[None] = [Answer(403, fields={"Content-Type": "application/xml"}, body=body)]
+    shown = failed(ferry, make(memory.store.object("bucket", "k")), "unacceptable_status", "AccessDenied")
+    for path in ("", "/events", "/attempts", "/content"):
+        assert token not in ferry.call("GET", f"/v1/jobs/{shown['id']}{path}").text, path
+    assert token not in ferry.log()
+
+
+def test_the_key_of_a_store_precedes_fields_of_the_session(ferry, memory):
+    fields = {"Authorization": "Bearer of-the-session", "X-Amz-Date": "20000101T000000Z", "X-Own": "1"}
+    made = ferry.call("PUT", "/v1/sessions/stores", json={"http_additional_headers": fields})
+    assert made.status_code in (200, 201), made.text
+    place = memory.store.object("bucket", "k")
+    # The second job names the address of the object, as a shown job does.
+    for members in ({}, {"request": {"url": f"{memory.store.url}/bucket/k"}}):
+        succeeded(ferry, upload(place, session="stores") | members)
+        assert memory.requests()[-1]["x-own"] == "1"
+
+
 def test_secrets_are_never_shown(ferry, memory):
     memory.store.secret_access_key, memory.store.session_token = "the-secret-of-the-key", "the-token-of-the-session"
     place = memory.store.object("bucket", "k")

@@ -151,15 +151,16 @@ extension SerialExchanges: ExchangeOwner {
     }
 
     /// Refuses a response. What the server says about an upload that it rejects is stored like the body of an
-    /// accepted response; if that is not possible, the upload is rejected all the same.
+    /// accepted response; if that is not possible, the upload is rejected all the same. The body of a response
+    /// to a temporary key is left out: it may repeat the token.
     private func refusal(
         _ error: TransferError, retryAfter: Double?, _ head: ResponseHead
     ) -> AttemptMachine.HeadVerdict {
         let refusal = AttemptMachine.HeadVerdict.refuse(error, retryAfter: retryAfter)
         let total = response.isDecoded ? nil : head.contentLength
-        guard attempt.spec.kind == .upload, head.hasBody(exchange.hop.method), total != 0 else {
-            return refusal
-        }
+        guard attempt.spec.kind == .upload, head.hasBody(exchange.hop.method), total != 0,
+            attempt.secrets.connection?.sessionToken == nil
+        else { return refusal }
         let rejecting = AcceptedResponse(
             head: head, hop: exchange.hop, isDecoded: response.isDecoded, body: .init(total: total),
             earlier: nil, record: nil, isRejection: true)

@@ -60,14 +60,6 @@ def test_bad_input(ferry, job, pointer, code):
     assert pointer in found and code in (None, found[pointer]), found
 
 
-def test_schedules_refuse_objects(ferry):
-    for job, pointer in ((download(PLACE), "#/job/source/s3"), (upload(PLACE), "#/job/destination/s3")):
-        refused = ferry.call("POST", "/v1/schedules", json={"interval": 3_600, "job": job})
-        assert refused.status_code == 422, refused.text
-        assert {"pointer": pointer, "code": "not_supported"} in [
-            {name: error[name] for name in ("pointer", "code")} for error in refused.json()["errors"]]
-
-
 def test_the_destination_of_an_upload_does_not_change(ferry):
     job = submit(ferry, upload(PLACE, suspended=True))
     patched = ferry.call("PATCH", f"/v1/jobs/{job['id']}", json={"destination": {"s3": PLACE | {"key": "other"}}})

@@ -388,6 +388,28 @@ def test_slow_down_is_throttling(ferry, memory):
     assert any("SlowDown" in one["error"]["message"] for one in attempts if one["error"]), attempts
 
 
+# Schedules
+
+
+@pytest.mark.parametrize("make", [download, upload])
+def test_jobs_of_schedules(ferry, memory, make):
+    """Each run has a key of its own, and signs its requests."""
+    job = make(memory.store.object("bucket", "{scheduled_at:unix}/ä b"))
+    made = ferry.call("POST", "/v1/schedules", json={"interval": 86_400, "job": job})
+    assert made.status_code == 201, made.text
+    assert "the-secret" not in made.text and memory.store.secret_access_key not in made.text
+    memory.script[None] = [Answer(200, body=b"abc", fields={"ETag": etag(b"abc")})]
+    run = ferry.call("POST", f"/v1/schedules/{made.json()['id']}/run")
+    assert run.status_code == 201, run.text
+    shown = ended(ferry, run.json()["id"])
+    assert shown["state"] == "succeeded", shown["error"]
+    one, = memory.requests()
+    assert re.fullmatch(r"/bucket/\d{10}/%C3%A4%20b", one.path)
+    assert shown["request"]["url"] == memory.store.url + one.path
+    again = ferry.call("PUT", f"/v1/schedules/{made.json()['id']}", json={"interval": 86_400, "job": job})
+    assert again.status_code == 200, again.text
+
+
 # Secrets
 
 

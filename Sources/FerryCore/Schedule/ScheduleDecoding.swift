@@ -88,11 +88,6 @@ public struct ValidatedSchedule: Sendable {
                 "\(pointer)/resume_data", "invalid_combination",
                 "Resume data is for a single job, not for every run.")
         }
-        if job.spec.storeObject != nil {
-            errors.add(
-                "\(pointer)/\(job.spec.kind == .upload ? "destination" : "source")/s3", "not_supported",
-                "This version of Ferry has no objects of stores in jobs of a schedule.")
-        }
         guard errors.isEmpty else { throw InvalidFields(errors.all) }
     }
 }
@@ -102,6 +97,7 @@ public struct ValidatedSchedule: Sendable {
 private struct TemplateTexts {
     private let url: String?
     private let path: String?
+    private let object: ObjectText?
     private let group: String?
     /// Names and values of the metadata.
     private let metadata: [JobSpec.Pair]
@@ -109,6 +105,7 @@ private struct TemplateTexts {
     init(_ template: JSONView) {
         url = template["request"]?["url"]?.string
         path = template["destination"]?["path"]?.string
+        object = ObjectText(template, in: "source") ?? ObjectText(template, in: "destination")
         group = template["group"]?.string
         metadata = (template["metadata"]?.members ?? []).compactMap { member in
             member.value.string.map { JobSpec.Pair(member.name, $0) }
@@ -122,6 +119,9 @@ private struct TemplateTexts {
                 continue
             }
             errors.add("\(pointer)/\(member)", "invalid_value", error)
+        }
+        if let object, let error = ScheduledText.error(in: object.text, isURL: object.isURL) {
+            errors.add("\(pointer)/\(object.pointer)", "invalid_value", error)
         }
         for pair in metadata {
             guard let error = ScheduledText.error(in: pair.value, isURL: false) else { continue }
@@ -137,7 +137,16 @@ private struct TemplateTexts {
         }
         var patch: [JSON.Member] = []
         if let url = member("url", url) { patch.append(JSON.Member("request", .object([url]))) }
-        if let path = member("path", path) { patch.append(JSON.Member("destination", .object([path]))) }
+        var destination = [member("path", path)].compactMap(\.self)
+        if let object, let text = member("", object.text)?.value {
+            let member = object.member(text)
+            if object.place == "destination" {
+                destination.append(member)
+            } else {
+                patch.append(JSON.Member(object.place, .object([member])))
+            }
+        }
+        if !destination.isEmpty { patch.append(JSON.Member("destination", .object(destination))) }
         if let group = member("group", group) { patch.append(group) }
         let values = metadata.compactMap { member($0.name, $0.value) }
         if !values.isEmpty { patch.append(JSON.Member("metadata", .object(values))) }
@@ -154,11 +163,61 @@ private struct TemplateTexts {
             }
         }
         if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
+        if let object, ScheduledText.hasPlaceholder(object.text) {
+            spec.setObjectKey(object.key)
+            do throws(WebURL.Failure) {
+                try spec.setURLOfTemplate()
+            } catch {
+                throw InvalidFields("\(pointer)/\(object.pointer)", "invalid_value", error.message)
+            }
+        }
         if let group, ScheduledText.hasPlaceholder(group) { spec.group = group }
         let values = Dictionary(metadata.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
         for (index, pair) in spec.metadata.enumerated() {
             guard let value = values[pair.name], ScheduledText.hasPlaceholder(value) else { continue }
             spec.metadata[index] = JobSpec.Pair(pair.name, value)
         }
+    }
+}
+
+/// The key of an object of a store, or an `s3` URL in its place, in the template of a job.
+private struct ObjectText {
+    /// `source` or `destination`.
+    let place: String
+    /// `true` for an `s3` URL.
+    let isURL: Bool
+    let text: String
+
+    /// `nil` if the member has neither.
+    init?(_ template: JSONView, in place: String) {
+        guard let member = template[place] else { return nil }
+        self.place = place
+        if let key = member["s3"]?["key"]?.string {
+            (isURL, text) = (false, key)
+        } else if let url = member["url"]?.string {
+            (isURL, text) = (true, url)
+        } else {
+            return nil
+        }
+    }
+
+    /// Steps of the JSON Pointer from the job.
+    var pointer: String { isURL ? "\(place)/url" : "\(place)/s3/key" }
+
+    /// The key, with its placeholders.
+    var key: String { isURL ? ObjectURL.parts(of: text)?.key ?? text : text }
+
+    /// Returns the member of the source or destination with another text.
+    func member(_ text: JSON) -> JSON.Member {
+        isURL ? JSON.Member("url", text) : JSON.Member("s3", .object([JSON.Member("key", text)]))
+    }
+}
+
+extension JobSpec {
+    /// Sets the URL of a template to the address of its object, whose key has placeholders. Throws if there is
+    /// no such URL.
+    fileprivate mutating func setURLOfTemplate() throws(WebURL.Failure) {
+        guard let address = storeObject?.url else { return }
+        try request.setURL(ScheduledText.withPlaceholders(percentEncoded: address.string))
     }
 }

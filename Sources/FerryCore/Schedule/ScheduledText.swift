@@ -101,6 +101,14 @@ extension ScheduledText {
         }
     }
 
+    /// Returns a percent-encoded text with its placeholders as they were before it was encoded.
+    static func withPlaceholders(percentEncoded text: String) -> String {
+        parts.reduce(text) { text, part in
+            let placeholder = part.isEmpty ? "\(opening)}" : "\(opening):\(part)}"
+            return text.replacing(percentEncoded(placeholder), with: placeholder)
+        }
+    }
+
     private static func percentEncoded(_ text: String) -> String {
         String(decoding: formEncoded([JobSpec.Pair(text, "")]).dropLast(), as: UTF8.self)
     }
@@ -133,6 +141,10 @@ extension JobSpec {
             let url = try? WebURL.parse(text)
         else { return nil }
         spec.request.target = RequestURL(url)
+        if let key = storeObject?.key, ScheduledText.hasPlaceholder(key) {
+            guard let expanded = ScheduledText.expanded(key, at: instant, zone) else { return nil }
+            spec.setObjectKey(expanded)
+        }
         if let path = destination?.path {
             guard let expanded = ScheduledText.expanded(path, at: instant, zone) else { return nil }
             spec.destination?.path = expanded

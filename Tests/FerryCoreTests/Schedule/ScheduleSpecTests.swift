@@ -151,6 +151,36 @@ struct ScheduleSpecTests {
         }
     }
 
+    @Test(
+        "placeholders in the key of an object are replaced by the time of the run",
+        arguments: [
+            #""s3":{"bucket":"bkt","key":"{scheduled_at:date}/ä {x}.csv"}"#,
+            #""url":"s3://bkt/{scheduled_at:date}/ä {x}.csv""#,
+        ])
+    func keys(_ place: String) throws {
+        for job in [
+            #""kind":"upload","source":{"path":"a"},"destination":{\#(place)}"#,
+            #""kind":"download","source":{\#(place)}"#,
+        ] {
+            let valid = try read(#"{"cron":"@daily","job":{\#(job)}}"#)
+            let template = valid.jobs.requests[0].spec
+            #expect(template.storeObject?.key == "{scheduled_at:date}/ä {x}.csv")
+            let address = "https://bkt.s3.us-east-1.amazonaws.com/"
+            #expect(template.request.url == address + "{scheduled_at:date}/%C3%A4%20%7Bx%7D.csv")
+            let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
+            let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
+            let stored = try JobSpec(storedJSON: template.encodeStored())
+            let run = try #require(JobRequest(stored).instance(of: occurrence, zone("Europe/Berlin"))).spec
+            #expect(run.storeObject?.key == "2027-01-01/ä {x}.csv")
+            #expect(run.request.webURL == run.storeObject?.url)
+            #expect(run.request.url == address + "2027-01-01/%C3%A4%20%7Bx%7D.csv")
+            // A template as it is shown is accepted again.
+            let shown = String(decoding: template.encodeStored(), as: UTF8.self)
+            let again = try read(#"{"cron":"@daily","job":\#(shown)}"#)
+            #expect(again.jobs.requests[0].spec == template)
+        }
+    }
+
     @Test("unknown placeholders and placeholders in the origin are rejected")
     func wrongPlaceholders() throws {
         for text in ["{scheduled_at:week}", "{scheduled_at:}", "{scheduled_at", "{scheduled_atx}"] {
@@ -160,7 +190,15 @@ struct ScheduleSpecTests {
             #expect(
                 try pointers(download("https://a.example/", "a\(text)"))
                     == ["#/job/destination/path invalid_value"], "\(text)")
+            let object = #"{"kind":"download","source":{"s3":{"bucket":"bkt","key":"\#(text)"}}}"#
+            #expect(
+                try pointers(#"{"cron":"@daily","job":\#(object)}"#)
+                    == ["#/job/source/s3/key invalid_value"], "\(text)")
         }
+        #expect(
+            try pointers(
+                #"{"cron":"@daily","job":{"kind":"download","source":{"url":"s3://{scheduled_at:year}/k"}}}"#)
+                == ["#/job/source/url invalid_value"])
         #expect(
             try pointers(download("https://{scheduled_at:year}.example/", "a"))
                 == ["#/job/request/url invalid_value"])

@@ -10,6 +10,18 @@ extension JobSpec {
     /// `true` if the job's upload goes to an object of a store.
     public var isSentToStore: Bool { destination?.isObject ?? false }
 
+    /// Changes the key of the job's object.
+    mutating func setObjectKey(_ key: String) {
+        if case .object(let boxed)? = source {
+            var object = boxed.value
+            object.object.key = key
+            source = .object(Boxed(object))
+        } else if var object = destination?.object {
+            object.object.key = key
+            destination?.object = object
+        }
+    }
+
     /// Moves the texts of the credential's secrets out of the spec; `nil` if it has none.
     mutating func takeStoreCredential() -> (secretAccessKey: String?, sessionToken: String?)? {
         if case .object(let boxed)? = source, boxed.value.object.credential != nil {

@@ -416,7 +416,7 @@ def test_jobs_of_schedules(ferry, memory, make):
 @pytest.mark.parametrize("make", [download, upload])
 def test_a_store_that_repeats_the_token(ferry, memory, make):
     """Its response is shown nowhere."""
-    token = memory.store.session_token = "the-token-of-the-session"
+    token = memory.store.session_token = "a-token-that-is-repeated"
     body = f"<Error><Code>AccessDenied</Code><Message>{token} is no good</Message></Error>".encode()
     memory.script[None] = [Answer(403, fields={"Content-Type": "application/xml"}, body=body)]
     shown = failed(ferry, make(memory.store.object("bucket", "k")), "unacceptable_status", "AccessDenied")

@@ -151,8 +151,8 @@ extension SerialExchanges: ExchangeOwner {
     }
 
     /// Refuses a response. What the server says about an upload that it rejects is stored like the body of an
-    /// accepted response; if that is not possible, the upload is rejected all the same. The body of a response
-    /// to a temporary key is left out: it may repeat the token.
+    /// accepted response; if that is not possible, the upload is rejected all the same. A store's response to
+    /// a temporary key is not stored: it may repeat the token.
     private func refusal(
         _ error: TransferError, retryAfter: Double?, _ head: ResponseHead
     ) -> AttemptMachine.HeadVerdict {

@@ -100,10 +100,13 @@ import Testing
                 download(#"{"bucket":"bkt","key":"k","metadata":{}}"#), "#/source/s3/metadata",
                 "unknown_field"
             ),
-            (#"{"kind":"download","source":{}}"#, "#/source", "required"),
             (
-                #"{"kind":"upload","source":{"text":"a"},"destination":{"s3":null}}"#, "#/destination/s3",
-                "wrong_type"
+                #"{"kind":"download","request":{"url":"https://a.example/"},"source":{}}"#, "#/source",
+                "required"
+            ),
+            (
+                #"{"kind":"upload","request":{"url":"https://a.example/"},"source":{"text":"a"},"#
+                    + #""destination":{"s3":null}}"#, "#/destination/s3", "wrong_type"
             ),
             (#"{"kind":"download","source":{"url":"s3://bkt"}}"#, "#/source/s3/key", "invalid_value"),
             (#"{"kind":"download","source":{"url":"ftp://h.example/x"}}"#, "#/source/url", "not_supported"),

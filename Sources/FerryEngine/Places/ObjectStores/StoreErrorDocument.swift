@@ -10,8 +10,9 @@ struct StoreErrorDocument: Sendable, Equatable {
     /// The region in which the bucket is; `nil` if the document does not name it.
     let region: String?
 
-    /// Reads a response body or its beginning. `nil` if no complete element `Error/Code` is in it.
-    init?(_ body: [UInt8]) {
+    /// Reads a response body or its beginning. `nil` if no complete element `Error/Code` is in it. `token`: the
+    /// session token of the request's key, or `nil`; a message that repeats it is left out.
+    init?(_ body: [UInt8], token: String? = nil) {
         var scanner = XMLScanner(body)
         var texts: [String: String] = [:]
         while let element = scanner.next() {
@@ -22,7 +23,9 @@ struct StoreErrorDocument: Sendable, Equatable {
         }
         guard let code = texts["Code"], Self.isName(code) else { return nil }
         self.code = code
-        message = texts["Message"].flatMap { $0.isEmpty ? nil : Self.shortened($0) }
+        message = texts["Message"].flatMap { text in
+            text.isEmpty || token.map(text.contains) ?? false ? nil : Self.shortened(text)
+        }
         region = texts["Region"].flatMap { Self.isName($0) ? $0 : nil }
     }
 

@@ -141,10 +141,9 @@ extension AttemptResult {
             [.unacceptableStatus, .authenticationRequired].contains(error.code),
             attempt.spec.storeObject != nil, let response
         else { return self }
-        let hasToken = attempt.secrets.connection?.sessionToken != nil
-        guard let document = response.bodyExcerpt.flatMap({ StoreErrorDocument(Array($0.utf8)) }) else {
-            return hasToken ? with(outcome, keepsExcerpt: false) : self
-        }
+        let token = attempt.secrets.connection?.sessionToken
+        let document = response.bodyExcerpt.flatMap { StoreErrorDocument(Array($0.utf8), token: token) }
+        guard let document else { return token == nil ? self : with(outcome, keepsExcerpt: false) }
         let reason = document.error(
             status: response.status, ifExistsFails: attempt.spec.destination?.ifExists == .fail,
             mayPass: error.isRetryable)
@@ -155,7 +154,7 @@ extension AttemptResult {
         var explained = TransferError(
             reason.code, reason.message, phase: reason.phase, isRetryable: mayPass)
         explained.cost = error.cost
-        return with(.failed(explained, retryAfter: retryAfter), keepsExcerpt: !hasToken)
+        return with(.failed(explained, retryAfter: retryAfter), keepsExcerpt: token == nil)
     }
 }
 

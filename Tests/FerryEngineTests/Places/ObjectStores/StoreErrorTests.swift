@@ -325,6 +325,13 @@ private let refusals: [Refusal] = [
         #expect(StoreErrorDocument(Array(text.utf8)) == nil)
     }
 
+    @Test("a message that repeats the session token is left out")
+    func token() throws {
+        let body = Array("<Error><Code>InvalidToken</Code><Message>No a&#43;b/=, sorry</Message></Error>".utf8)
+        #expect(try #require(StoreErrorDocument(body, token: "a+b/=")).message == nil)
+        #expect(try #require(StoreErrorDocument(body, token: "other")).message == "No a+b/=, sorry")
+    }
+
     @Test("a message is one line of bounded length without invisible characters")
     func message() throws {
         let hostile = "a\u{7}b\u{202E}c\u{2028}d&#10;&#x85;e\u{200B}f\u{A0}g"

@@ -10,7 +10,7 @@ import threading
 import pytest
 from botocore.exceptions import ClientError
 
-from conftest import eventually
+from conftest import eventually, running
 from memory_store import Answer, checksum, etag, memory_store
 from object_jobs import content, download, ended, failed, run, submit, succeeded, upload
 
@@ -386,6 +386,43 @@ def test_slow_down_is_throttling(ferry, memory):
         assert ended(ferry, item["id"])["state"] == "succeeded"
     attempts = ferry.call("GET", f"/v1/jobs/{made.json()['data'][0]['id']}/attempts").json()["data"]
     assert any("SlowDown" in one["error"]["message"] for one in attempts if one["error"]), attempts
+
+
+# Credentials of the node
+
+
+def credentials_file(path, store):
+    path.write_text(f"[ferry]\naws_access_key_id = {store.access_key_id}\n"
+                    f"aws_secret_access_key = {store.secret_access_key}\naws_session_token = {store.session_token}\n")
+
+
+def test_a_node_signs_with_its_own_key(memory, tmp_path):
+    """For the buckets that the operator lists; a new key in the file is used at once."""
+    memory.store.session_token = "first-token"
+    credentials_file(tmp_path / "keys", memory.store)
+    place = {"bucket": "bucket", "key": "k", "endpoint": memory.store.url}
+    with running(FERRY_S3_CREDENTIALS_ALLOW=f"default:bucket@{memory.store.url}",
+                 AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "keys"), AWS_PROFILE="ferry") as ferry:
+        shown = succeeded(ferry, upload(place))
+        assert shown["destination"]["s3"]["credential"] is None
+        memory.store.access_key_id, memory.store.session_token = "AKIANEW", "second-token"
+        credentials_file(tmp_path / "keys", memory.store)
+        assert content(ferry, succeeded(ferry, download(place))) == b"abc"
+        memory.script[None] = [Answer(403, fields={"Content-Type": "application/xml"}, body=(
+            b"<Error><Code>AccessDenied</Code><Message>second-token is no good</Message></Error>"))]
+        refused = failed(ferry, upload(place), "unacceptable_status", "AccessDenied")
+        for path in ("", "/attempts", "/content"):
+            assert "second-token" not in ferry.call("GET", f"/v1/jobs/{refused['id']}{path}").text
+        for secret in (memory.store.secret_access_key, "first-token", "second-token"):
+            assert secret not in ferry.log()
+        memory.is_public = True
+        succeeded(ferry, upload(place | {"bucket": "other"}))
+        assert not CREDENTIALS & {name.lower() for name, _ in memory.requests()[-1].fields}
+
+
+def test_a_node_without_a_key_warns(memory, tmp_path):
+    with running(FERRY_S3_CREDENTIALS_ALLOW="*:*", AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "none")) as ferry:
+        assert "this node has no key" in ferry.log()
 
 
 # Schedules

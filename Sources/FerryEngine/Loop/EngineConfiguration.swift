@@ -58,6 +58,8 @@ package struct EngineConfiguration: Sendable {
     /// Bytes of all bodies together that gather in memory although they are larger: those of known length
     /// that arrive within a second or two. Others go to their files.
     package var gatheredByteCountMax = Limits.gatheredBytesMax
+    /// The node's own key for object stores; `nil` if it has none for any job.
+    package var nodeCredentials: NodeCredentials?
     /// Proxy of jobs that name none.
     package var proxy: ServiceProxy?
     /// Idle connections that all loops together keep. At least the number of transfers at once.

@@ -26,6 +26,8 @@ final class EngineContext: Sendable {
     let mirrors = MirrorStatistics()
     let names: NameLookup
     let lease: any LeaseHolder
+    /// As in `EngineConfiguration`.
+    let nodeCredentials: NodeCredentials?
     /// `nil` if connections are not limited.
     let connections: (any ConnectionLimiter)?
     /// As in `EngineConfiguration`.
@@ -45,7 +47,10 @@ final class EngineContext: Sendable {
         lowSpeed = configuration.lowSpeed
         stallSeconds = configuration.stallSeconds
         connections = configuration.connections
-        builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy, clock: clock)
+        builder = RequestBuilder(
+            userAgent: configuration.userAgent, proxy: configuration.proxy,
+            nodeCredentials: configuration.nodeCredentials, clock: clock)
+        nodeCredentials = configuration.nodeCredentials
         self.places = places
         fileThreads = places.fileThreads
         bulk = BulkTransfers(loopCount: configuration.loopCount)
@@ -116,7 +121,7 @@ final class EngineContext: Sendable {
     /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
     /// have the file of a job with mirrors.
     func report(_ result: AttemptResult) {
-        let result = result.explainedByStore
+        let result = result.explainedByStore(nodeCredentials)
         guard case .failed(let error, let retryAfter) = result.outcome, error.unresolvedHost != nil,
             result.attempt.spec.mirrors.isEmpty
         else { return finish(result) }

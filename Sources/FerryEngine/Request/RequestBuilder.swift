@@ -64,14 +64,19 @@ extension Hop {
 struct RequestBuilder: Sendable {
     let userAgent: String
     let serviceProxy: ServiceProxy?
+    private let nodeCredentials: NodeCredentials?
     private let clock: any WallClock
     /// Protocols that the libcurl of this process supports safely.
     private let supportsHTTP2: Bool
     private let supportsHTTP3: Bool
     let supportsNTLM: Bool
 
-    init(userAgent: String, proxy: ServiceProxy?, clock: any WallClock) {
+    init(
+        userAgent: String, proxy: ServiceProxy?, nodeCredentials: NodeCredentials? = nil,
+        clock: any WallClock
+    ) {
         self.userAgent = userAgent
+        self.nodeCredentials = nodeCredentials
         self.clock = clock
         serviceProxy = proxy
         // Without libcurl no engine runs.
@@ -98,7 +103,8 @@ struct RequestBuilder: Sendable {
         request.headers += resuming
         if let object = spec.storeObject {
             let payload = hop.sendsBody ? body?.payload : nil
-            request.address(object, of: attempt, hop, payload ?? .empty, at: clock.now())
+            let key = attempt.storeKey(nodeCredentials)
+            request.address(object, of: attempt, hop, payload ?? .empty, key: key, at: clock.now())
         }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects

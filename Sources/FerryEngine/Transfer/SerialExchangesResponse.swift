@@ -159,7 +159,7 @@ extension SerialExchanges: ExchangeOwner {
         let refusal = AttemptMachine.HeadVerdict.refuse(error, retryAfter: retryAfter)
         let total = response.isDecoded ? nil : head.contentLength
         guard attempt.spec.kind == .upload, head.hasBody(exchange.hop.method), total != 0,
-            attempt.secrets.connection?.sessionToken == nil
+            attempt.storeKey(context.nodeCredentials)?.sessionToken == nil
         else { return refusal }
         let rejecting = AcceptedResponse(
             head: head, hop: exchange.hop, isDecoded: response.isDecoded, body: .init(total: total),

@@ -45,6 +45,8 @@ package struct Configuration: Sendable {
     package var webhookSecret: WebhookSecret?
     /// Networks that transfers may reach although they are not public.
     package var egressAllow: [IPNetwork]
+    /// Objects that this node asks for with its own key.
+    package var storeAllowances: StoreAllowances
     /// Proxy of transfers that name none; `nil` for none.
     package var proxy: ServiceProxy?
     /// Whether completed files are synced.
@@ -139,6 +141,10 @@ package struct Setting: Sendable {
             "FERRY_EGRESS_ALLOW", "networks (CIDR, comma separated) that may be reached although not public",
             ""),
         Setting(
+            "FERRY_S3_CREDENTIALS_ALLOW",
+            "TENANT:BUCKET or TENANT:BUCKET@URL (comma separated) whose requests the node's own key signs",
+            ""),
+        Setting(
             "FERRY_PROXY", "proxy of transfers that name none: http, https or socks5 URL with its port", "",
             isSecret: true),
         Setting(
@@ -211,6 +217,7 @@ extension Configuration {
             }
             return network
         }
+        storeAllowances = try Self.storeAllowances(read.value("FERRY_S3_CREDENTIALS_ALLOW"))
         proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
@@ -260,6 +267,16 @@ extension Configuration {
             throw Failure(description: "FERRY_UMASK must be an octal number from 0000 to 0077, such as 0027.")
         }
         return mask
+    }
+
+    private static func storeAllowances(_ text: String) throws(Failure) -> StoreAllowances {
+        do throws(StoreAllowances.InvalidEntry) {
+            return try StoreAllowances(text.split(separator: ",").map { String($0).trimmed })
+        } catch {
+            throw Failure(
+                description: "FERRY_S3_CREDENTIALS_ALLOW: \(error.text) is not TENANT:BUCKET, or "
+                    + "TENANT:BUCKET@URL with the URL of a store.")
+        }
     }
 
     private static func proxy(_ text: String?, exceptions: String) throws(Failure) -> ServiceProxy? {

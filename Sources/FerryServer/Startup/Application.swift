@@ -157,6 +157,13 @@ final class Application: Sendable {
         let store = Store(settings, spool: ResultSpool(directory: configuration.dataDirectory))
         let engineSettings = engineSettings(
             configuration, budget, memory, identity.id, store: store, egress: egress, downloads: downloads)
+        if engineSettings.nodeCredentials?.lacksKey ?? false {
+            logger.warning(
+                """
+                FERRY_S3_CREDENTIALS_ALLOW is set, and this node has no key: neither AWS_ACCESS_KEY_ID with \
+                AWS_SECRET_ACCESS_KEY, nor one in the shared credentials file. Its requests are not signed.
+                """)
+        }
         let places = Places(engineSettings, logger: logger)
         let engine: Engine? =
             configuration.roles.contains(.worker)
@@ -262,6 +269,10 @@ final class Application: Sendable {
         settings.uploads = store.uploads
         settings.node = node
         settings.proxy = configuration.proxy
+        if !configuration.storeAllowances.isEmpty {
+            settings.nodeCredentials = NodeCredentials(
+                configuration.storeAllowances, environment: processEnvironment())
+        }
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve
         settings.storageTimeout = configuration.storageTimeout

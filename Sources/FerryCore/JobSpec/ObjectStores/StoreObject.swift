@@ -19,7 +19,7 @@ extension JobSpec {
         public var region: String?
         /// `nil`: virtual at Amazon S3 where a certificate allows it, else path.
         public var addressing: Addressing?
-        /// Key that signs the requests; `nil` for requests without signature.
+        /// Key that signs the requests; `nil` for requests without signature, or with the node's own key.
         public var credential: StoreCredential?
 
         /// Region of an object that names none.
@@ -54,7 +54,8 @@ extension JobSpec {
                     + "endpoint, and at Amazon S3 virtual, unless the name has a dot or upper-case letters.")
             visitor.field(
                 "credential", &credential, .plain,
-                "Key that signs the requests; null: they are not signed, which is enough for public objects.")
+                "Key that signs the requests; null: the node's own if an operator allows it, else they are not "
+                    + "signed, which is enough for public objects.")
         }
     }
 

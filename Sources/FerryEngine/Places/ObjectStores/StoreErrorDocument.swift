@@ -10,7 +10,7 @@ struct StoreErrorDocument: Sendable, Equatable {
     /// The region in which the bucket is; `nil` if the document does not name it.
     let region: String?
 
-    /// Reads a response body or its beginning. `nil` if no complete element `Error/Code` is in it. `token`: the
+    /// Reads a response body or its beginning. `nil` if no complete element `Error/Code` is in it. `token`:
     /// session token of the request's key, or `nil`; a message that repeats it is left out.
     init?(_ body: [UInt8], token: String? = nil) {
         var scanner = XMLScanner(body)

@@ -42,28 +42,22 @@ extension JobSpec {
 }
 
 extension TransferRequest {
-    /// Adds the fields of a request to a store, and signs it if the job has a key and the hop may have
+    /// Adds the fields of a request to a store, and signs it if there is a key and the hop may have
     /// credentials. `payload`: of the body that is sent. The clock of the signature is the store's, as far as
     /// it has told.
     mutating func address(
         _ object: JobSpec.StoreObject, of attempt: Attempt, _ hop: Hop, _ payload: PayloadDigests,
-        at now: Timestamp
+        key: StoreCredential?, at now: Timestamp
     ) {
         if let destination = attempt.spec.destination?.object, hop.sendsBody {
             addFields(of: destination, payload, mayReplace: attempt.spec.destination?.ifExists != .fail)
         }
         if hop.method == "GET" { headers.append(.init("x-amz-checksum-mode", "ENABLED")) }
-        let secrets = attempt.secrets.connection
         let correction = hop.storeCorrection?.value
         // A redirect may lead to another origin, also where the job allows credentials.
-        guard let credential = object.credential, let secret = secrets?.secretAccessKey, hop.keepsCredentials,
-            object.address(correction).map(hop.url.isSameOrigin) ?? false
+        guard let key, hop.keepsCredentials, object.address(correction).map(hop.url.isSameOrigin) ?? false
         else { return }
-        let signer = StoreSigner(
-            region: object.region(correction),
-            credential: StoreCredential(
-                accessKeyID: credential.accessKeyID, secretAccessKey: secret,
-                sessionToken: secrets?.sessionToken))
+        let signer = StoreSigner(region: object.region(correction), credential: key)
         headers.removeAll { field in
             ["authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"].contains {
                 equalIgnoringCase($0, field.name)
@@ -90,6 +84,21 @@ extension TransferRequest {
     }
 }
 
+extension Attempt {
+    /// Returns the key that signs requests for the job's object: its own, else that of the node where the
+    /// operator allows it. `nil` for requests without signature.
+    func storeKey(_ node: NodeCredentials?) -> StoreCredential? {
+        guard let object = spec.storeObject else { return nil }
+        guard let credential = object.credential else { return node?.key(for: object, of: tenant) }
+        let secrets = secrets.connection
+        return secrets?.secretAccessKey.map { secret in
+            StoreCredential(
+                accessKeyID: credential.accessKeyID, secretAccessKey: secret,
+                sessionToken: secrets?.sessionToken)
+        }
+    }
+}
+
 extension JobSpec.StoreObject {
     func region(_ correction: StoreCorrection?) -> String {
         correction?.region ?? region ?? Self.standardRegion
@@ -108,14 +117,14 @@ extension Hop {
         var correction = storeCorrection?.value ?? StoreCorrection()
         var next = self
         let region = object.region(correction)
-        if correction.region == nil, object.credential != nil || object.isInAmazonS3,
+        if correction.region == nil,
             let named = head.first("x-amz-bucket-region"), named != region,
             JobSpec.StoreObject.isRegion(named), let url = object.url(in: named)
         {
             correction.region = named
             // Only the hosts of Amazon S3 name a region.
             if object.isInAmazonS3 { next.url = url }
-        } else if object.credential != nil, correction.clockOffset == 0, head.status == 403,
+        } else if correction.clockOffset == 0, head.status == 403,
             let date = head.first("date").flatMap({ Timestamp(httpDate: $0, now: now) }),
             abs(date - now) > Self.clockOffsetMin
         {
@@ -135,13 +144,13 @@ extension Hop {
 extension AttemptResult {
     /// The result with the store's own reason for a refusal, if it has given one. `retry.statuses` decides
     /// about repetitions where the job has it. The excerpt of a response to a temporary key is left out: it
-    /// may repeat the token.
-    var explainedByStore: AttemptResult {
+    /// may repeat the token. `node`: the node's own key.
+    func explainedByStore(_ node: NodeCredentials?) -> AttemptResult {
         guard case .failed(let error, let retryAfter) = outcome,
             [.unacceptableStatus, .authenticationRequired].contains(error.code),
             attempt.spec.storeObject != nil, let response
         else { return self }
-        let token = attempt.secrets.connection?.sessionToken
+        let token = attempt.storeKey(node)?.sessionToken
         let document = response.bodyExcerpt.flatMap { StoreErrorDocument(Array($0.utf8), token: token) }
         guard let document else { return token == nil ? self : with(outcome, keepsExcerpt: false) }
         let reason = document.error(

@@ -49,9 +49,10 @@ struct RequestBody {
         source = BodyReader(contents, digests: digests) { file, digests in
             DigestTail(file, digests, fileThreads: fileThreads) {}
         }
-        if spec.destination?.object != nil, let count = byteCount, count > Limits.objectByteCountMax {
-            throw .tooLargeForStore(count)
-        }
+        guard spec.destination?.object != nil, let count = byteCount else { return }
+        let limit =
+            source?.divisible == nil ? Limits.objectByteCountMax : Limits.multipartByteCountMax
+        if count > limit { throw .tooLargeForStore(count, limit: limit) }
     }
 
     /// Hashes the body before it is sent. Throws as `read`. `reply` is called at once, or on a file thread.
@@ -71,6 +72,9 @@ struct RequestBody {
                 })
         }
     }
+
+    /// Hashes the first bytes of a divisible source, or more, behind their readers.
+    func hash(upTo end: Int64) { source?.hashDivisible(upTo: end) }
 
     /// Ends the hashing soon, with a failure.
     func stopHashing() { source?.stopHashing() }
@@ -128,6 +132,7 @@ struct RequestBody {
                 size: payload.byteCount, sha256: payload.sha256,
                 verified: source.digests.verification(integrity, isDelimited: isDelimited))
             result.object = object
+            result.resumedAtOffset = offset
             return reply(.stored(result))
         }
         if wasSentBefore { try source.hashUnsent() }

@@ -22,8 +22,8 @@ struct Hop: Sendable {
     var digest: DigestAnswer?
     /// The part that the request has in a resumable upload; `nil` if it has none.
     var upload: UploadHop?
-    /// Facts that the store of the job's object has told; `nil` if it has told none.
-    var storeCorrection: Boxed<StoreCorrection>?
+    /// What only a request to the store of the job's object has; `nil` if it has nothing.
+    var store: Boxed<StoreHop>?
 }
 
 /// A request of a resumable upload.
@@ -97,7 +97,11 @@ struct RequestBuilder: Sendable {
             attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
         request.headers += resuming
         if let object = spec.storeObject {
-            let payload = hop.sendsBody ? body?.payload : nil
+            var payload = hop.sendsBody ? body?.payload : nil
+            if let own = hop.store?.value.request {
+                request.take(own)
+                payload = own.payload
+            }
             request.address(object, of: attempt, hop, payload ?? .empty, at: clock.now())
         }
         request.acceptEncoding = codings?.joined(separator: ", ")

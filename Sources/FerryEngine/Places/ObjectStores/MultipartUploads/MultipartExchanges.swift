@@ -53,12 +53,16 @@ final class MultipartExchanges: AttemptExchanges {
     var hold: HostHold?
     /// Failures without a part that got through between them.
     var failureCount = 0
+    /// Failures of each part that has not got through.
+    var partFailureCounts: [Int: Int] = [:]
     /// Number of requests to complete the upload that have failed.
     var completionFailureCount = 0
     /// When the next request may be sent after a failure, in nanoseconds of the loop's clock.
     var pausedUntil: Int64 = 0
     /// Bytes of parts that the store had when the attempt began.
     var foundByteCount: Int64 = 0
+    /// Whether they are known.
+    var isListed = false
     /// The last response that counts, with the beginning of its body if it was refused.
     var shown: (head: ResponseHead, url: WebURL, excerpt: [UInt8])?
     /// Whether `shown` was reported to host control already.

@@ -102,6 +102,8 @@ extension MultipartExchanges {
 
     /// All parts that the store has are listed.
     private func listed() {
+        guard !isListed else { return }
+        isListed = true
         foundByteCount = parts.byteCountAtStore
         running.noteResumption(at: foundByteCount)
         running.progress.resume(sentAt: foundByteCount)
@@ -116,6 +118,7 @@ extension MultipartExchanges {
             return failed(exchange, .otherBytes(number))
         }
         failureCount = 0
+        partFailureCounts[number] = nil
         noteProgress()
     }
 
@@ -132,11 +135,10 @@ extension MultipartExchanges {
             conversation.completionIsUnknown()
             return failed(exchange, .answerUnusable)
         }
-        let error = TransferError.refused(status: answer.head.status)
-        let passing = TransferError(error.code, error.message, phase: error.phase, isRetryable: true)
-        refused(
-            exchange, document, answer.head,
-            passing.explained(by: document, status: answer.head.status, for: attempt.spec), nil)
+        let error = document.error(
+            status: answer.head.status, ifExistsFails: attempt.spec.destination?.ifExists == .fail,
+            mayPass: true)
+        refused(exchange, document, answer.head, error, nil)
     }
 
     private func facts(_ head: ResponseHead) -> StoreObjectFacts? {
@@ -244,15 +246,12 @@ extension MultipartExchanges {
     /// at once if there is no upload yet.
     private func failed(_ exchange: StoreExchange, _ error: TransferError, retryAfter: Double?) {
         retry(exchange)
-        guard error.isRetryable, mayRepeat(exchange.request.kind) else {
+        guard error.isRetryable, let count = noteFailure(of: exchange.request.kind) else {
             return fail(error, retryAfter: retryAfter)
         }
-        // Several parts may fail at the same time.
-        if now >= pausedUntil { failureCount += 1 }
         let delay = max(
-            RetryPolicy.delay(attempt.spec.retry, after: failureCount, jitter: .random(in: 0...1)),
-            retryAfter ?? 0)
-        guard failureCount < EngineLimits.partFailureCountMax, delay <= EngineLimits.slotPauseMax else {
+            RetryPolicy.delay(attempt.spec.retry, after: count, jitter: .random(in: 0...1)), retryAfter ?? 0)
+        guard count < EngineLimits.partFailureCountMax, delay <= EngineLimits.slotPauseMax else {
             return fail(error, retryAfter: retryAfter)
         }
         if let shown, !isShownReported,
@@ -266,15 +265,21 @@ extension MultipartExchanges {
         loop.multi.after(nanoseconds: pause) { [weak self] in self?.fill() }
     }
 
-    /// Whether a request may be sent again by this attempt. A store that takes parts, and does not make an
-    /// object of them, must not keep the job busy.
-    private func mayRepeat(_ kind: MultipartRequest.Kind) -> Bool {
+    /// Counts a failure. Returns how often the request has failed, or all requests in a row; `nil` if this
+    /// attempt does not send it again.
+    private func noteFailure(of kind: MultipartRequest.Kind) -> Int? {
+        // Several requests may fail at the same time.
+        if now >= pausedUntil { failureCount += 1 }
         switch kind {
-        case .create, .list, .abort: return false
-        case .part, .look: return true
+        case .create, .list, .abort: return nil
+        case .look: return failureCount
+        case .part(let number):
+            partFailureCounts[number, default: 0] += 1
+            return max(failureCount, partFailureCounts[number, default: 0])
         case .complete:
+            // A store that takes parts, and makes no object of them, must not keep the job busy.
             completionFailureCount += 1
-            return completionFailureCount < EngineLimits.partFailureCountMax
+            return completionFailureCount
         }
     }
 }

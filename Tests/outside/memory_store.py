@@ -188,7 +188,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: MemoryStore
 
     def do_GET(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:
+            # The client has ended the request.
+            self.close_connection = True
+            return
         # `self.path` has no second slash at its beginning.
         target = self.raw_requestline.decode("latin-1").split(" ")[1]
         # A client names the origin to a proxy.

@@ -11,7 +11,7 @@ public enum UploadDialect: String, Sendable {
 /// An upload that its server keeps under an address of its own, so that any later attempt, on any node, or
 /// another job can continue it. It is stored, sealed, as soon as the server has named the address.
 public struct ResumableUpload: Sendable, Equatable {
-    /// What only a multipart upload to a store has.
+    /// The parts of a multipart upload to a store.
     public struct Parts: Sendable, Equatable {
         /// Identifier of the upload at the store.
         public let upload: String
@@ -44,7 +44,9 @@ public struct ResumableUpload: Sendable, Equatable {
     /// Boundary of a multipart body, without which the body cannot be made again; `nil` for other bodies.
     public let boundary: String?
     /// The parts of a multipart upload; `nil` for other uploads.
-    public let parts: Parts?
+    public var parts: Parts? { boxedParts?.value }
+    /// Boxed: few attempts have one, and all are larger by it.
+    private let boxedParts: Boxed<Parts>?
 
     /// Creates an upload.
     public init(
@@ -59,7 +61,7 @@ public struct ResumableUpload: Sendable, Equatable {
         self.byteCount = byteCount
         self.body = body
         self.boundary = boundary
-        self.parts = parts
+        boxedParts = parts.map { Boxed($0) }
     }
 }
 

@@ -22,7 +22,7 @@ struct Hop: Sendable {
     var digest: DigestAnswer?
     /// The part that the request has in a resumable upload; `nil` if it has none.
     var upload: UploadHop?
-    /// What only a request to the store of the job's object has; `nil` if it has nothing.
+    /// Corrections and the multipart upload of a request to a store; `nil` if it has neither.
     var store: Boxed<StoreHop>?
 }
 

@@ -9,7 +9,7 @@ struct StoreCorrection: Sendable, Equatable {
     var clockOffset = 0.0
 }
 
-/// What only a request to a store has.
+/// The part of a hop that only a request to a store has.
 struct StoreHop: Sendable, Equatable {
     /// Facts that the store has told.
     var correction = StoreCorrection()

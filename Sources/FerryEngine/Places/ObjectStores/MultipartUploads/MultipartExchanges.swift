@@ -183,6 +183,9 @@ final class MultipartExchanges: AttemptExchanges {
         }
     }
 
+    /// Whether file threads hash the source.
+    var isHashing: Bool { !hashes.isEmpty || hashesWhole && digests == nil }
+
     // MARK: Steps
 
     /// Sends the next requests on free connections, and hashes the next parts.

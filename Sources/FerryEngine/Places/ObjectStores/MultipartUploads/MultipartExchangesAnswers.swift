@@ -242,8 +242,8 @@ extension MultipartExchanges {
         if isRunning { fill() }
     }
 
-    /// Sends the request again after a delay, a limited number of times. Then the attempt ends with the error,
-    /// at once if there is no upload yet.
+    /// Sends the request again after a delay, a limited number of times. Then the attempt ends with the
+    /// error, at once if there is no upload yet.
     private func failed(_ exchange: StoreExchange, _ error: TransferError, retryAfter: Double?) {
         retry(exchange)
         guard error.isRetryable, let count = noteFailure(of: exchange.request.kind) else {

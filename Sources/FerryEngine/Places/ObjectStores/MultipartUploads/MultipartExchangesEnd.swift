@@ -87,7 +87,8 @@ extension MultipartExchanges {
     }
 
     func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
-        var response = shown.map { $0.head.response(from: $0.url) }
+        // The address of the object: that of the request has the identifier of the upload.
+        var response = shown.map { $0.head.response(from: object.address(correction) ?? $0.url) }
         // A store may repeat the token.
         let hasToken = attempt.secrets.connection?.sessionToken != nil
         if let excerpt = shown?.excerpt, !excerpt.isEmpty, !hasToken {

@@ -158,12 +158,11 @@ extension MultipartExchanges {
     }
 
     var activity: ExchangeActivity {
-        let isHashing = isSending && exchanges.isEmpty && now >= pausedUntil
-        return ExchangeActivity(
+        ExchangeActivity(
             idleTime: isSending ? exchanges.map(\.exchange.idleTime).min() ?? 0 : 0,
             isConnecting: exchanges.allSatisfy { !$0.exchange.mayHaveReached },
             waitsForServer: isSending && exchanges.contains { $0.exchange.isReading },
-            waitsForPlace: isHashing)
+            waitsForPlace: isSending && exchanges.isEmpty && isHashing)
     }
 
     var unansweredScope: RequestScope? {

@@ -6,8 +6,9 @@ import Testing
     private static func page(_ inside: String) -> PartPage? {
         PartPage(
             Array(
-                ("<?xml version=\"1.0\"?>\n<ListPartsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
-                    + inside + "</ListPartsResult>").utf8))
+                ("<?xml version=\"1.0\"?>\n"
+                    + "<ListPartsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" + inside
+                    + "</ListPartsResult>").utf8))
     }
 
     @Test("the response to the creation names the upload")

@@ -11,8 +11,8 @@ public enum UploadDialect: String, Sendable {
 /// An upload that its server keeps under an address of its own, so that any later attempt, on any node, or
 /// another job can continue it. It is stored, sealed, as soon as the server has named the address.
 public struct ResumableUpload: Sendable, Equatable {
-    /// The parts of a multipart upload to a store.
-    public struct Parts: Sendable, Equatable {
+    /// The parts of a multipart upload to a store. A class, so that other uploads are hardly larger by it.
+    public final class Parts: Sendable, Equatable {
         /// Identifier of the upload at the store.
         public let upload: String
         /// Bytes of each part but the last.
@@ -26,6 +26,11 @@ public struct ResumableUpload: Sendable, Equatable {
             self.upload = upload
             self.byteCount = byteCount
             self.haveDigestTags = haveDigestTags
+        }
+
+        /// Compares the members.
+        public static func == (a: Parts, b: Parts) -> Bool {
+            a.upload == b.upload && a.byteCount == b.byteCount && a.haveDigestTags == b.haveDigestTags
         }
     }
 
@@ -44,9 +49,7 @@ public struct ResumableUpload: Sendable, Equatable {
     /// Boundary of a multipart body, without which the body cannot be made again; `nil` for other bodies.
     public let boundary: String?
     /// The parts of a multipart upload; `nil` for other uploads.
-    public var parts: Parts? { boxedParts?.value }
-    /// Boxed: few attempts have one, and all are larger by it.
-    private let boxedParts: Boxed<Parts>?
+    public let parts: Parts?
 
     /// Creates an upload.
     public init(
@@ -61,7 +64,7 @@ public struct ResumableUpload: Sendable, Equatable {
         self.byteCount = byteCount
         self.body = body
         self.boundary = boundary
-        boxedParts = parts.map { Boxed($0) }
+        self.parts = parts
     }
 }
 
@@ -101,7 +104,7 @@ extension ResumableUpload {
 }
 
 extension ResumableUpload.Parts {
-    fileprivate init?(_ json: JSON) {
+    fileprivate convenience init?(_ json: JSON) {
         guard let upload = json["upload_id"]?.string, let byteCount = json["part_size"]?.integer else {
             return nil
         }

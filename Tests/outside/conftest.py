@@ -255,6 +255,25 @@ def running(open_files: int | None = None, refuse=None, status: int = 0, **setti
         shutil.rmtree(data, ignore_errors=True)
 
 
+def killed_and_started(service: Ferry) -> subprocess.Popen:
+    """Ends a service of `running(status=-9)` with SIGKILL and starts it again, with the same data and settings."""
+    given = pathlib.Path(f"/proc/{service.process.pid}/environ").read_text().split("\0")[:-1]
+    environment = dict(one.split("=", 1) for one in given)
+    program = os.readlink(f"/proc/{service.process.pid}/exe")
+    service.process.kill()
+    service.process.wait()
+    with open(service.data / "log", "ab") as log:
+        second = subprocess.Popen([program, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                  start_new_session=True)
+
+    def is_ready():
+        with contextlib.suppress(requests.ConnectionError):
+            return service.call("GET", "/readyz").status_code == 200
+
+    eventually(120, is_ready, "ready again")
+    return second
+
+
 @pytest.fixture(scope="module")
 def ferry():
     """One for each file: what a fuzzer leaves behind, ten thousands of jobs for hosts that do not exist, is its own."""

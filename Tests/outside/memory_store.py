@@ -46,7 +46,8 @@ class Received:
 
 @dataclasses.dataclass
 class Answer:
-    """A response. `code`: a store's, with its XML. `sent`: bytes of the body after which the connection is cut."""
+    """A response. `code`: a store's, with its XML. `sent`: bytes of the body after which the connection is cut. Status 0:
+    the connection is closed without a response."""
     status: int
     code: str | None = None
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -109,7 +110,11 @@ class MemoryStore(http.server.ThreadingHTTPServer):
             scripted = script.pop(0) if script else None
         if callable(scripted):
             scripted = scripted(request)
-        return scripted or (self.put(request) if request.method == "PUT" else self.get(request))
+        return scripted or self.usual(request)
+
+    def usual(self, request: Received) -> Answer:
+        """The answer of a store without faults."""
+        return self.put(request) if request.method == "PUT" else self.get(request)
 
     def refusal(self, request: Received) -> Answer | None:
         """The answer to a request whose signature is wrong; None for a right one."""
@@ -183,12 +188,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: MemoryStore
 
     def do_GET(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:
+            # The client has ended the request.
+            self.close_connection = True
+            return
         # `self.path` has no second slash at its beginning.
         target = self.raw_requestline.decode("latin-1").split(" ")[1]
         # A client names the origin to a proxy.
         target = re.sub(r"^http://[^/]+", "", target)
         answer = self.server.answer(Received(self.command, target, list(self.headers.items()), body))
+        if answer.status == 0:
+            self.close_connection = True
+            return
         data = answer.body
         if answer.code:
             data = f"<?xml version='1.0'?><Error><Code>{answer.code}</Code><Message>Scripted.</Message></Error>".encode()
@@ -201,10 +214,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         with contextlib.suppress(OSError):
-            self.wfile.write(data[:answer.sent])
+            if self.command != "HEAD":
+                self.wfile.write(data[:answer.sent])
         self.close_connection = answer.sent is not None
 
-    do_PUT = do_GET
+    do_PUT = do_POST = do_HEAD = do_DELETE = do_GET
 
     def log_message(self, *_):
         pass

@@ -17,7 +17,7 @@ import pytest
 import requests
 from tusclient import client as tus
 
-from conftest import Ferry, eventually, running
+from conftest import Ferry, eventually, killed_and_started, running
 
 DATA = os.urandom(3_000_000)
 
@@ -269,18 +269,7 @@ def test_killed_in_the_middle():
         data = os.urandom(60_000_000)
         client.socket.sendall(data[:40_000_000])
         eventually(30, lambda: ferry.call("GET", "/v1/uploads/killed").json()["offset"] > 0, "an offset is kept")
-        given = pathlib.Path(f"/proc/{ferry.process.pid}/environ").read_text().split("\0")[:-1]
-        environment = dict(one.split("=", 1) for one in given)
-        program = os.readlink(f"/proc/{ferry.process.pid}/exe")
-        ferry.process.kill()
-        ferry.process.wait()
-        with open(ferry.data / "log", "ab") as log:
-            second = subprocess.Popen([program, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log,
-                                             stderr=log, start_new_session=True)
-        def ready():
-            with contextlib.suppress(requests.ConnectionError):
-                return ferry.call("GET", "/readyz").status_code == 200
-        eventually(120, ready, "ready again")
+        second = killed_and_started(ferry)
         offset = int(head(ferry, "/v1/uploads/killed").headers["Upload-Offset"])
         assert 0 < offset <= 40_000_000
         fields = completion(8, True) | {"Upload-Offset": str(offset), "Content-Type": "application/partial-upload"}

@@ -55,8 +55,17 @@ public enum Limits {
     /// If exceeded: 422. That is the limit of Amazon S3.
     public static let objectMetadataByteCountMax = 2_048
     /// Object that one PUT writes to a store, in bytes.
-    /// If exceeded: the job fails with `size_mismatch`.
+    /// If exceeded: it is sent as a multipart upload. That is the limit of Amazon S3.
     public static let objectByteCountMax: Int64 = 5 << 30
+    /// Object that is sent with one PUT if the job has a credential, in bytes.
+    /// If exceeded: it is sent as a multipart upload.
+    public static let singlePutByteCountMax: Int64 = 64 << 20
+    /// Object of a multipart upload, in bytes.
+    /// If exceeded: the job fails with `size_mismatch`.
+    public static let multipartByteCountMax: Int64 = 5 << 40
+    /// Parts of a multipart upload.
+    /// If exceeded: Not exceeded: larger objects have larger parts. That is the limit of Amazon S3.
+    public static let multipartPartCountMax = 10_000
 
     // MARK: Staged uploads
     /// Staged uploads of a tenant.

@@ -4,11 +4,36 @@ public enum UploadDialect: String, Sendable {
     case ietf
     /// tus 1.0.0.
     case tus
+    /// Multipart uploads to S3-compatible stores.
+    case s3
 }
 
 /// An upload that its server keeps under an address of its own, so that any later attempt, on any node, or
 /// another job can continue it. It is stored, sealed, as soon as the server has named the address.
 public struct ResumableUpload: Sendable, Equatable {
+    /// The parts of a multipart upload to a store. A class, so that other uploads are hardly larger by it.
+    public final class Parts: Sendable, Equatable {
+        /// Identifier of the upload at the store.
+        public let upload: String
+        /// Bytes of each part but the last.
+        public let byteCount: Int64
+        /// `true` if the entity tags of parts are MD5 digests: the store does not encrypt with keys of its
+        /// own.
+        public let haveDigestTags: Bool
+
+        /// Creates a description.
+        public init(upload: String, byteCount: Int64, haveDigestTags: Bool) {
+            self.upload = upload
+            self.byteCount = byteCount
+            self.haveDigestTags = haveDigestTags
+        }
+
+        /// Compares the members.
+        public static func == (a: Parts, b: Parts) -> Bool {
+            a.upload == b.upload && a.byteCount == b.byteCount && a.haveDigestTags == b.haveDigestTags
+        }
+    }
+
     /// The protocol that the server speaks.
     public let dialect: UploadDialect
     /// URL of the job whose upload it is.
@@ -23,12 +48,14 @@ public struct ResumableUpload: Sendable, Equatable {
     public let body: String
     /// Boundary of a multipart body, without which the body cannot be made again; `nil` for other bodies.
     public let boundary: String?
+    /// The parts of a multipart upload; `nil` for other uploads.
+    public let parts: Parts?
 
     /// Creates an upload.
     public init(
         dialect: UploadDialect, target: String, url: String, keepsCredentials: Bool, byteCount: Int64,
         body: String,
-        boundary: String? = nil
+        boundary: String? = nil, parts: Parts? = nil
     ) {
         self.dialect = dialect
         self.target = target
@@ -37,6 +64,7 @@ public struct ResumableUpload: Sendable, Equatable {
         self.byteCount = byteCount
         self.body = body
         self.boundary = boundary
+        self.parts = parts
     }
 }
 
@@ -53,6 +81,11 @@ extension ResumableUpload {
         writer.member("size", byteCount)
         writer.member("body", body)
         if let boundary { writer.member("boundary", boundary) }
+        if let parts {
+            writer.member("upload_id", parts.upload)
+            writer.member("part_size", parts.byteCount)
+            writer.member("digest_tags", parts.haveDigestTags)
+        }
         writer.endObject()
     }
 
@@ -65,6 +98,17 @@ extension ResumableUpload {
         self.init(
             dialect: dialect, target: target, url: url,
             keepsCredentials: json["keeps_credentials"]?.bool ?? false,
-            byteCount: byteCount, body: body, boundary: json["boundary"]?.string)
+            byteCount: byteCount, body: body, boundary: json["boundary"]?.string,
+            parts: Parts(json))
+    }
+}
+
+extension ResumableUpload.Parts {
+    fileprivate convenience init?(_ json: JSON) {
+        guard let upload = json["upload_id"]?.string, let byteCount = json["part_size"]?.integer else {
+            return nil
+        }
+        self.init(
+            upload: upload, byteCount: byteCount, haveDigestTags: json["digest_tags"]?.bool ?? false)
     }
 }

@@ -75,6 +75,8 @@ public struct UploadConversation: Sendable {
         case .ietf:
             [NameValuePair("Upload-Draft-Interop-Version", String(version))] + draftFields(of: request)
         case .tus: [NameValuePair("Tus-Resumable", "1.0.0")] + tusFields(of: request)
+        // Multipart uploads have a conversation of their own.
+        case .s3: []
         }
     }
 
@@ -213,6 +215,7 @@ public struct UploadConversation: Sendable {
         switch dialect {
         case .ietf: answer.isComplete == true
         case .tus: answer.offset == byteCount
+        case .s3: false
         }
     }
 

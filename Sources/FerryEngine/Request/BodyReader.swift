@@ -110,6 +110,17 @@ final class BodyReader {
             }
     }
 
+    /// The only source of the body, if any range of its bytes can be read and hashed at any time; else `nil`.
+    var divisible: (source: any ByteSource, bytes: DigestTail.Bytes)? {
+        guard pieces.count == 1, subject == 0, isResumable, case .source(let source) = pieces[0],
+            let bytes = source.hashable
+        else { return nil }
+        return (source, bytes)
+    }
+
+    /// Lets file threads hash the first bytes of a divisible source.
+    func hashDivisible(upTo end: Int64) { tail?.advance(to: end) }
+
     /// Chooses the bytes that the next request has; `rewind` goes to the first of them.
     func select(_ range: Range<Int64>?) { selection = range }
 

@@ -49,9 +49,10 @@ struct RequestBody {
         source = BodyReader(contents, digests: digests) { file, digests in
             DigestTail(file, digests, fileThreads: fileThreads) {}
         }
-        if spec.isSentToStore, let count = byteCount, count > Limits.objectByteCountMax {
-            throw .tooLargeForStore(count)
-        }
+        guard spec.isSentToStore, let count = byteCount else { return }
+        let limit =
+            source?.divisible == nil ? Limits.objectByteCountMax : Limits.multipartByteCountMax
+        if count > limit { throw .tooLargeForStore(count, limit: limit) }
     }
 
     /// Hashes the body before it is sent. Throws as `read`. `reply` is called at once, or on a file thread.
@@ -66,11 +67,16 @@ struct RequestBody {
                 Result { () throws(TransferError) in
                     if let failure = tail?.failure { throw failure }
                     let sha256 = try digests.finish()
-                    let value = algorithm.flatMap { one in digests.additionalValue.map { (one, $0) } }
+                    let value = algorithm.flatMap { one in
+                        digests.additionalValue.map { PayloadDigests.Checksum(algorithm: one, value: $0) }
+                    }
                     return PayloadDigests(sha256: sha256, checksum: value, byteCount: size)
                 })
         }
     }
+
+    /// Hashes the first bytes of a divisible source, or more, behind their readers.
+    func hash(upTo end: Int64) { source?.hashDivisible(upTo: end) }
 
     /// Ends the hashing soon, with a failure.
     func stopHashing() { source?.stopHashing() }
@@ -128,6 +134,7 @@ struct RequestBody {
                 size: payload.byteCount, sha256: payload.sha256,
                 verified: source.digests.verification(integrity, isDelimited: isDelimited))
             result.object = object
+            result.resumedAtOffset = offset
             return reply(.stored(result))
         }
         if wasSentBefore { try source.hashUnsent() }

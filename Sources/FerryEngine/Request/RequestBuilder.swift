@@ -22,8 +22,8 @@ struct Hop: Sendable {
     var digest: DigestAnswer?
     /// The part that the request has in a resumable upload; `nil` if it has none.
     var upload: UploadHop?
-    /// Facts that the store of the job's object has told; `nil` if it has told none.
-    var storeCorrection: Boxed<StoreCorrection>?
+    /// Corrections and the multipart upload of a request to a store; `nil` if it has neither.
+    var store: Boxed<StoreHop>?
 }
 
 /// A request of a resumable upload.
@@ -102,9 +102,14 @@ struct RequestBuilder: Sendable {
             attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
         request.headers += resuming
         if let object = spec.storeObject {
-            let payload = hop.sendsBody ? body?.payload : nil
+            var payload = hop.sendsBody ? body?.payload : nil
+            if let own = hop.store?.value.request {
+                request.take(own)
+                payload = own.payload
+            }
             let key = attempt.storeKey(nodeCredentials)
-            request.address(object, of: attempt, hop, payload ?? .empty, key: key, at: clock.now())
+            request.addStoreFields(
+                for: object, of: attempt, hop, payload ?? .empty, key: key, at: clock.now())
         }
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects

@@ -7,14 +7,16 @@ struct RequestRepetition: Sendable {
     let allowsAll: Bool
     private let hasActed: Bool
     /// Whether this very request may be sent twice: it is idempotent, or the job allows it, or the server of
-    /// a resumable upload tells what has arrived.
+    /// a resumable upload or of a multipart upload tells what has arrived.
     let maySendTwice: Bool
 
     // Inlined: a hop that is a property of a class would be copied for the call.
     @inline(__always) init(_ spec: JobSpec, _ hop: Hop) {
         allowsAll = spec.allowsAnyRepetition
         hasActed = hop.hasActed
-        maySendTwice = hop.upload?.maySendTwice ?? false || spec.isRepeatable(hop.method)
+        maySendTwice =
+            hop.upload?.maySendTwice ?? false || spec.isRepeatable(hop.method)
+            || hop.store?.value.request != nil
     }
 
     /// Whether the requests of the attempt so far, this one included, may be sent again.

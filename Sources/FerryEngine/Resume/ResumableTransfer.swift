@@ -27,7 +27,7 @@ struct ResumableTransfer {
         _ attempt: Attempt, _ contents: BodyContents, _ body: BodyReader?, _ judge: ResponseJudge
     ) throws(TransferError) {
         let mode = attempt.spec.request.resumableUploads
-        guard attempt.spec.kind == .upload, !attempt.spec.isSentToStore, let dialect = mode.dialect,
+        guard attempt.spec.kind == .upload, let dialect = mode.dialect,
             let body
         else { return nil }
         guard body.isResumable, let byteCount = body.byteCount else {

@@ -1,7 +1,7 @@
 import FerryCore
 
 /// The requests of an attempt: one after the other (`SerialExchanges`), or several at once for parts of one
-/// content (`PartExchanges`). Loop thread only.
+/// content that is fetched (`PartExchanges`) or sent to a store (`MultipartExchanges`). Loop thread only.
 protocol AttemptExchanges: AnyObject {
     /// The attempt's content at its place; `nil` until bytes are to be stored.
     var sink: (any ByteSink)? { get }
@@ -39,6 +39,8 @@ enum ExchangeReply: Sendable {
     case bodyOpened(Result<BodyContents, BodyAssembly.Failure>)
     /// The whole body is hashed.
     case bodyHashed(Result<PayloadDigests, TransferError>)
+    /// A part of the body is hashed.
+    case partHashed(Int, Result<PartDigests, TransferError>)
     /// The source of the body has bytes again.
     case bodyReadable
     /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node

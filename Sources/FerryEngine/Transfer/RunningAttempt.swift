@@ -27,7 +27,8 @@ final class RunningAttempt {
     var putAside: PartialDownload?
     /// Whether bytes are to be left to a later attempt.
     private var leavesBytes = false
-    /// The outcome that is reported as soon as the bytes are left to a later attempt.
+    /// The outcome that is reported as soon as the bytes are left to a later attempt, or the exchanges have
+    /// ended.
     private var awaitedOutcome: AttemptResult.Outcome?
     /// Seconds in a row for which the attempt has waited for a file thread.
     private var diskSeconds = 0
@@ -68,6 +69,12 @@ final class RunningAttempt {
     /// Prepares the first request.
     func begin() { prepare { () throws(TransferError) in try exchanges.begin() } }
 
+    /// Passes the attempt, which is being prepared, to other exchanges.
+    func pass(to others: any AttemptExchanges) {
+        exchanges = others
+        prepare { () throws(TransferError) in try others.begin() }
+    }
+
     /// Runs a step of the preparation; what it throws ends the attempt.
     func prepare(_ step: () throws(TransferError) -> Void) {
         do throws(TransferError) { try step() } catch { handle(.preparationFailed(error)) }
@@ -92,6 +99,7 @@ final class RunningAttempt {
             leavesBytes = exchanges.sink?.keep() ?? false
         case .report(let outcome):
             exchanges.perform(action)
+            guard awaitedOutcome == nil else { return }
             guard leavesBytes, let sink = exchanges.sink else { return report(outcome, partial: putAside) }
             leavesBytes = false
             awaitedOutcome = outcome
@@ -159,6 +167,9 @@ final class RunningAttempt {
     }
 
     // MARK: The end
+
+    /// Lets the exchanges report the outcome later: they have something left to do at their server.
+    func delayReport(of outcome: AttemptResult.Outcome) { awaitedOutcome = outcome }
 
     /// Reports the outcome and ends the attempt. `partial`: the bytes that are left to a later attempt.
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {

@@ -140,7 +140,7 @@ final class SerialExchanges: AttemptExchanges {
         case .marked(let isHeld): marked(isHeld: isHeld)
         case .placeCaughtUp: placeCaughtUp()
         // Only parts wait for that.
-        case .contentRemoved: break
+        case .contentRemoved, .partHashed: break
         }
     }
 
@@ -160,9 +160,10 @@ final class SerialExchanges: AttemptExchanges {
         }
     }
 
-    /// The signature of a request to a store needs the digest of the body.
+    /// The signature of a request to a store needs the digest of the body. A large one is sent in parts.
     private func finishPreparation() throws(TransferError) {
         guard attempt.spec.isSentToStore else { return running.handle(.prepared) }
+        if let others = MultipartExchanges(of: running, body) { return running.pass(to: others) }
         let (key, onLoop) = (running.key, loop.runner)
         try body.hashBeforeSending { digests in onLoop { $0.take(.bodyHashed(digests), for: key) } }
     }

@@ -122,7 +122,7 @@ extension SerialExchanges {
     /// The object as its store describes it; `nil` for other uploads.
     private var sentObject: TransferResult.SentObject? {
         guard attempt.spec.isSentToStore, let object = attempt.spec.storeObject, let head = exchange.head,
-            let url = object.address(exchange.hop.storeCorrection?.value)
+            let url = object.address(exchange.hop.store?.value.correction)
         else { return nil }
         // After a redirect with 303 the response is about something else.
         let isAboutObject = exchange.hop.sendsBody

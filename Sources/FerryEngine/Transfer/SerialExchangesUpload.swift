@@ -4,7 +4,9 @@ import FerryCore
 extension SerialExchanges {
     /// Determines whether and how the upload is resumable, and with it the first request.
     func beginUpload(_ contents: BodyContents) throws(TransferError) {
-        guard attempt.spec.kind == .upload, exchange.hop.sendsBody else { return }
+        guard attempt.spec.kind == .upload, exchange.hop.sendsBody, !attempt.spec.isSentToStore else {
+            return
+        }
         if attempt.upload != nil { running.awaitResumption() }
         upload = try ResumableTransfer(attempt, contents, body.source, judge(isDecoded: false))
         guard let upload else { return running.noteResumption(at: 0) }

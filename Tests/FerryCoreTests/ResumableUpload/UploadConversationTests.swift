@@ -248,6 +248,12 @@ import Testing
             #expect(try NextRequest(sealed: next.encode(.inverted), opening: .inverted) == next)
             #expect(next.valid(for: 7) == next)
         }
+        let parts = NextRequest.upload(
+            ResumableUpload(
+                dialect: .s3, target: "https://store.example/b/k", url: "https://store.example/b/k",
+                keepsCredentials: true, byteCount: 100 << 20, body: "5:ab",
+                parts: .init(upload: "id/+=", byteCount: 16 << 20, haveDigestTags: true)))
+        #expect(try NextRequest(sealed: parts.encode(.inverted), opening: .inverted) == parts)
         let damaged = SecretSeal.inverted.seal(Array(#"{"upload": {"protocol": "other"}}"#.utf8))
         #expect(throws: StoredJSONError.self) { try NextRequest(sealed: damaged, opening: .inverted) }
     }

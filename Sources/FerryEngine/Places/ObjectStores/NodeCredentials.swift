@@ -80,7 +80,7 @@ package final class NodeCredentials: Sendable {
     /// What was read from a version of the file.
     private struct FileKey {
         let version: FileVersion
-        let key: StoreCredential?
+        let key: AccessKey?
     }
 
     private struct FileVersion: Equatable {
@@ -91,7 +91,7 @@ package final class NodeCredentials: Sendable {
     }
 
     private let allowances: StoreAllowances
-    private let own: StoreCredential?
+    private let own: AccessKey?
     private let path: String?
     private let profile: String
     private let known = Mutex<FileKey?>(nil)
@@ -102,7 +102,7 @@ package final class NodeCredentials: Sendable {
         func value(_ name: String) -> String? { environment[name].flatMap { $0.isEmpty ? nil : $0 } }
         own = value("AWS_ACCESS_KEY_ID").flatMap { id in
             value("AWS_SECRET_ACCESS_KEY").map { secret in
-                StoreCredential(
+                AccessKey(
                     accessKeyID: id, secretAccessKey: secret, sessionToken: value("AWS_SESSION_TOKEN"))
             }
         }
@@ -111,14 +111,14 @@ package final class NodeCredentials: Sendable {
     }
 
     /// Returns the key for an object of a tenant's job; `nil` if the job may not use it, or there is none.
-    func key(for object: JobSpec.StoreObject, of tenant: String) -> StoreCredential? {
+    func key(for object: JobSpec.StoreObject, of tenant: String) -> AccessKey? {
         allowances.cover(object, of: tenant) ? current : nil
     }
 
     /// `true` if objects are allowed, and there is no key for them now.
     package var lacksKey: Bool { !allowances.isEmpty && current == nil }
 
-    private var current: StoreCredential? {
+    private var current: AccessKey? {
         if let own { return own }
         var status = stat()
         guard let path, stat(path, &status) == 0 else { return nil }
@@ -167,11 +167,11 @@ private struct CredentialsFile {
     private static let byteCountMax = 256 << 10
 
     /// Returns the key of a section; `nil` if it has none.
-    func key(of profile: String) -> StoreCredential? {
+    func key(of profile: String) -> AccessKey? {
         guard let section = sections[profile], let id = section["aws_access_key_id"], !id.isEmpty,
             let secret = section["aws_secret_access_key"], !secret.isEmpty
         else { return nil }
-        return StoreCredential(
+        return AccessKey(
             accessKeyID: id, secretAccessKey: secret, sessionToken: section["aws_session_token"])
     }
 }

@@ -9,12 +9,26 @@ struct StoreCorrection: Sendable, Equatable {
     var clockOffset = 0.0
 }
 
+/// The part of a hop that only a request to a store has.
+struct StoreHop: Sendable, Equatable {
+    /// Facts that the store has told.
+    var correction = StoreCorrection()
+    /// The request of a multipart upload; `nil` for the job's own request.
+    var request: MultipartRequest?
+}
+
 /// Values of a body that a request to a store names before the body is sent.
 struct PayloadDigests: Sendable, Equatable {
     /// SHA-256 in lower-case hexadecimal.
     let sha256: String
-    /// The checksum that the job asks for, with its algorithm; `nil` if it asks for none.
-    let checksum: (algorithm: DigestAlgorithm, value: [UInt8])?
+    /// A checksum that the store compares with the bytes.
+    struct Checksum: Sendable, Equatable {
+        let algorithm: DigestAlgorithm
+        let value: [UInt8]
+    }
+
+    /// The checksum that the job asks for; `nil` if it asks for none.
+    let checksum: Checksum?
     /// Number of bytes.
     let byteCount: Int64
 
@@ -22,11 +36,6 @@ struct PayloadDigests: Sendable, Equatable {
     static let empty = PayloadDigests(
         sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", checksum: nil,
         byteCount: 0)
-
-    static func == (a: Self, b: Self) -> Bool {
-        a.sha256 == b.sha256 && a.byteCount == b.byteCount
-            && a.checksum?.algorithm == b.checksum?.algorithm && a.checksum?.value == b.checksum?.value
-    }
 }
 
 extension JobSpec {
@@ -45,15 +54,22 @@ extension TransferRequest {
     /// Adds the fields of a request to a store, and signs it if there is a key and the hop may have
     /// credentials. `payload`: of the body that is sent. The clock of the signature is the store's, as far as
     /// it has told.
-    mutating func address(
-        _ object: JobSpec.StoreObject, of attempt: Attempt, _ hop: Hop, _ payload: PayloadDigests,
-        key: StoreCredential?, at now: Timestamp
+    mutating func addStoreFields(
+        for object: JobSpec.StoreObject, of attempt: Attempt, _ hop: Hop, _ payload: PayloadDigests,
+        key: AccessKey?, at now: Timestamp
     ) {
-        if let destination = attempt.spec.destination?.object, hop.sendsBody {
-            addFields(of: destination, payload, mayReplace: attempt.spec.destination?.ifExists != .fail)
+        let own = hop.store?.value.request
+        if let destination = attempt.spec.destination?.object {
+            let mayReplace = attempt.spec.destination?.ifExists != .fail
+            if let own {
+                let fields = own.fields(of: destination, attempt.spec.storeChecksum, mayReplace: mayReplace)
+                headers += fields.map { .init($0.name, $0.value) }
+            } else if hop.sendsBody {
+                addFields(of: destination, payload, mayReplace: mayReplace)
+            }
         }
-        if hop.method == "GET" { headers.append(.init("x-amz-checksum-mode", "ENABLED")) }
-        let correction = hop.storeCorrection?.value
+        if hop.method == "GET", own == nil { headers.append(.init("x-amz-checksum-mode", "ENABLED")) }
+        let correction = hop.store?.value.correction
         // A redirect may lead to another origin, also where the job allows credentials.
         guard let key, hop.keepsCredentials, object.address(correction).map(hop.url.isSameOrigin) ?? false
         else { return }
@@ -71,28 +87,39 @@ extension TransferRequest {
     private mutating func addFields(
         of object: JobSpec.ObjectDestination, _ payload: PayloadDigests, mayReplace: Bool
     ) {
-        func add(_ name: String, _ value: String?) {
-            if let value { headers.append(.init(name, value)) }
-        }
-        add("x-amz-storage-class", object.storageClass)
-        add("x-amz-server-side-encryption", object.encryption)
-        for pair in object.metadata { add("x-amz-meta-" + pair.name, pair.value) }
-        if let checksum = payload.checksum {
-            add("x-amz-checksum-\(checksum.algorithm.rawValue)", Base64.encode(checksum.value))
-        }
-        if !mayReplace { add("If-None-Match", "*") }
+        headers += object.kept.map { .init($0.name, $0.value) }
+        if let field = payload.checksumField { headers.append(.init(field.name, field.value)) }
+        if !mayReplace { headers.append(.init("If-None-Match", "*")) }
+    }
+}
+
+extension JobSpec.ObjectDestination {
+    /// Fields of what the store is to keep with the object.
+    var kept: [JobSpec.Pair] {
+        var fields: [JobSpec.Pair] = []
+        if let storageClass { fields.append(.init("x-amz-storage-class", storageClass)) }
+        if let encryption { fields.append(.init("x-amz-server-side-encryption", encryption)) }
+        for pair in metadata { fields.append(.init("x-amz-meta-" + pair.name, pair.value)) }
+        return fields
+    }
+}
+
+extension PayloadDigests {
+    /// The field with the checksum; `nil` if there is none.
+    var checksumField: JobSpec.Pair? {
+        checksum.map { .init("x-amz-checksum-\($0.algorithm.rawValue)", Base64.encode($0.value)) }
     }
 }
 
 extension Attempt {
     /// Returns the key that signs requests for the job's object: its own, else that of the node where the
     /// operator allows it. `nil` for requests without signature.
-    func storeKey(_ node: NodeCredentials?) -> StoreCredential? {
+    func storeKey(_ node: NodeCredentials?) -> AccessKey? {
         guard let object = spec.storeObject else { return nil }
         guard let credential = object.credential else { return node?.key(for: object, of: tenant) }
         let secrets = secrets.connection
         return secrets?.secretAccessKey.map { secret in
-            StoreCredential(
+            AccessKey(
                 accessKeyID: credential.accessKeyID, secretAccessKey: secret,
                 sessionToken: secrets?.sessionToken)
         }
@@ -114,7 +141,7 @@ extension Hop {
     func corrected(_ head: ResponseHead, for spec: JobSpec, now: Timestamp) -> Hop? {
         guard let object = spec.storeObject, keepsCredentials, [301, 307, 400, 403].contains(head.status)
         else { return nil }
-        var correction = storeCorrection?.value ?? StoreCorrection()
+        var correction = store?.value.correction ?? StoreCorrection()
         var next = self
         let region = object.region(correction)
         if correction.region == nil,
@@ -123,7 +150,7 @@ extension Hop {
         {
             correction.region = named
             // Only the hosts of Amazon S3 name a region.
-            if object.isInAmazonS3 { next.url = url }
+            if object.isInAmazonS3 { next.url = store?.value.request?.url(of: url) ?? url }
         } else if correction.clockOffset == 0, head.status == 403,
             let date = head.first("date").flatMap({ Timestamp(httpDate: $0, now: now) }),
             abs(date - now) > Self.clockOffsetMin
@@ -132,7 +159,7 @@ extension Hop {
         } else {
             return nil
         }
-        next.storeCorrection = Boxed(correction)
+        next.store = Boxed(StoreHop(correction: correction, request: store?.value.request))
         return next
     }
 
@@ -153,27 +180,30 @@ extension AttemptResult {
         let token = attempt.storeKey(node)?.sessionToken
         let document = response.bodyExcerpt.flatMap { StoreErrorDocument(Array($0.utf8), token: token) }
         guard let document else { return token == nil ? self : with(outcome, keepsExcerpt: false) }
-        let reason = document.error(
-            status: response.status, ifExistsFails: attempt.spec.destination?.ifExists == .fail,
-            mayPass: error.isRetryable)
-        let mayPass =
-            attempt.spec.retry.statuses != nil
-            ? error.isRetryable
-            : reason.isRetryable || reason.code == error.code && error.isRetryable
-        var explained = TransferError(
-            reason.code, reason.message, phase: reason.phase, isRetryable: mayPass)
-        explained.cost = error.cost
+        let explained = error.explained(by: document, status: response.status, for: attempt.spec)
         return with(.failed(explained, retryAfter: retryAfter), keepsExcerpt: token == nil)
     }
 }
 
 extension TransferError {
-    /// A source has more bytes than one PUT to a store takes.
-    static func tooLargeForStore(_ byteCount: Int64) -> TransferError {
+    /// Returns the error with the reason that the store has given. `retry.statuses` decides about repetitions
+    /// where the job has it.
+    func explained(by document: StoreErrorDocument, status: Int, for spec: JobSpec) -> TransferError {
+        let reason = document.error(
+            status: status, ifExistsFails: spec.destination?.ifExists == .fail, mayPass: isRetryable)
+        let mayPass =
+            spec.retry.statuses != nil
+            ? isRetryable : reason.isRetryable || reason.code == code && isRetryable
+        var explained = TransferError(
+            reason.code, reason.message, phase: reason.phase, isRetryable: mayPass)
+        explained.cost = cost
+        return explained
+    }
+
+    /// A source has more bytes than a store takes.
+    static func tooLargeForStore(_ byteCount: Int64, limit: Int64) -> TransferError {
         TransferError(
-            .sizeMismatch,
-            "The source has \(byteCount) bytes, and one PUT to a store has at most "
-                + "\(Limits.objectByteCountMax).",
+            .sizeMismatch, "The source has \(byteCount) bytes, and a store takes \(limit).",
             phase: .sending, isRetryable: false)
     }
 }

@@ -3,7 +3,7 @@ import FerryCore
 import OpenSSL
 
 /// A key that an object store knows.
-struct StoreCredential: Sendable, Equatable {
+struct AccessKey: Sendable, Equatable {
     let accessKeyID: String
     let secretAccessKey: String
     /// Token of a temporary key; `nil` for other keys.
@@ -28,7 +28,7 @@ struct StoreSigner: Sendable {
     ]
 
     let region: String
-    let credential: StoreCredential
+    let credential: AccessKey
 
     /// Returns the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token`
     /// if the key has a token, and `Authorization`. The request must not have fields of these names.

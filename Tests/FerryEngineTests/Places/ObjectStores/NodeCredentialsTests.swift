@@ -52,7 +52,7 @@ struct NodeCredentialsTests {
             "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token",
             "HOME": "/nonexistent",
         ])
-        let key = StoreCredential(accessKeyID: "id", secretAccessKey: "secret", sessionToken: "token")
+        let key = AccessKey(accessKeyID: "id", secretAccessKey: "secret", sessionToken: "token")
         #expect(credentials.key(for: object("reports"), of: "acme") == key)
         #expect(credentials.key(for: object("others"), of: "acme") == nil)
         #expect(credentials.key(for: object("reports"), of: "others") == nil)
@@ -70,7 +70,7 @@ struct NodeCredentialsTests {
         let variables = ["AWS_SHARED_CREDENTIALS_FILE": path, "AWS_PROFILE": "ferry"]
         let credentials = try credentials(variables)
         func write(_ text: String) throws { try writeFile(path, Array(text.utf8)) }
-        func key() -> StoreCredential? { credentials.key(for: object("reports"), of: "acme") }
+        func key() -> AccessKey? { credentials.key(for: object("reports"), of: "acme") }
         #expect(key() == nil && credentials.lacksKey)
         try write(
             """
@@ -85,10 +85,10 @@ struct NodeCredentialsTests {
 
             [last]
             """)
-        #expect(key() == StoreCredential(accessKeyID: "first", secretAccessKey: "a/b+c=", sessionToken: nil))
+        #expect(key() == AccessKey(accessKeyID: "first", secretAccessKey: "a/b+c=", sessionToken: nil))
         try write(
             "[ferry]\r\nAWS_ACCESS_KEY_ID = second\r\naws_secret_access_key = s\r\naws_session_token = t\r\n")
-        #expect(key() == StoreCredential(accessKeyID: "second", secretAccessKey: "s", sessionToken: "t"))
+        #expect(key() == AccessKey(accessKeyID: "second", secretAccessKey: "s", sessionToken: "t"))
         try write("[ferry]\naws_access_key_id = third\n")
         #expect(key() == nil)
     }

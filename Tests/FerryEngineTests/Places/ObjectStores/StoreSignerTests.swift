@@ -97,7 +97,7 @@ private let requests: [SignedRequest] = [
     private func signer(_ token: String? = nil, region: String = "us-east-1") -> StoreSigner {
         StoreSigner(
             region: region,
-            credential: StoreCredential(
+            credential: AccessKey(
                 accessKeyID: "AKIAIOSFODNN7EXAMPLE",
                 secretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", sessionToken: token))
     }

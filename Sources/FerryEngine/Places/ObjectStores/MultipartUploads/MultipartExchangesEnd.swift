@@ -1,0 +1,126 @@
+import Curl
+import FerryCore
+
+/// The end of the attempt, and of the upload.
+extension MultipartExchanges {
+    /// The object is there.
+    func succeed(_ object: StoreObjectFacts) {
+        made = object
+        isSending = false
+        // No later attempt asks for the upload.
+        running.handle(.head(.accept))
+        running.handle(.transferEnded(nil))
+    }
+
+    func store() {
+        var found: TransferResult.SentObject?
+        if let made, let url = object.address(correction) {
+            found = .init(url: url.string, entityTag: made.entityTag, versionID: made.versionID)
+        }
+        running.progress.set(sent: parts.division.total)
+        let (key, onLoop) = (running.key, loop.runner)
+        do throws(TransferError) {
+            try body.finish(
+                attempt.spec.integrity, isDelimited: true, wasSentBefore: true,
+                resumedAt: running.progress.resumedAtOffset, object: found
+            ) { event in onLoop { $0.handle(event, for: key) } }
+        } catch {
+            running.handle(.storageFailed(error))
+        }
+    }
+
+    /// Ends the attempt with an error.
+    func fail(_ error: TransferError, retryAfter: Double? = nil) {
+        guard isSending else { return }
+        isSending = false
+        var error = error
+        let outcome = AttemptResult.Outcome.failed(error, retryAfter: retryAfter).weighed(gained: gained)
+        if case .failed(let weighed, _) = outcome { error = weighed }
+        stopAll()
+        running.handle(.head(.refuse(error, retryAfter: retryAfter)))
+        running.handle(.transferEnded(nil))
+    }
+
+    /// Bytes of parts that this attempt has got through; `nil` if it has begun anew what an earlier one had
+    /// sent.
+    private var gained: Int64? {
+        conversation.hasBegunAnew ? nil : max(0, parts.doneByteCount - foundByteCount)
+    }
+
+    // MARK: Removal of the upload
+
+    /// Gives back the connections. Removes an upload that will never be completed before the outcome is
+    /// reported.
+    func end(_ outcome: AttemptResult.Outcome) {
+        guard conversation.upload != nil, mustAbort(after: outcome) else { return endConnections() }
+        stored = nil
+        running.delayReport(of: outcome)
+        awaitedOutcome = outcome
+        loop.multi.after(nanoseconds: Self.abortTimeout) { [weak self] in self?.reportAwaited() }
+        ask(.abort)
+        // The host may not be used now.
+        if exchanges.isEmpty { reportAwaited() }
+    }
+
+    /// Nanoseconds for which the outcome waits for the removal of the upload.
+    private static let abortTimeout: Int64 = 5_000_000_000
+
+    /// Whether no later attempt can continue the upload. An attempt after which the job is tried again leaves
+    /// the upload to the next one, and one that a client has cancelled for its resume data to another job.
+    private func mustAbort(after outcome: AttemptResult.Outcome) -> Bool {
+        guard stored != nil else { return true }
+        switch outcome {
+        case .cancelled: return !keepsUpload
+        case .failed(let error, let retryAfter):
+            return error.code == .sourceChanged
+                || !attempt.mayBeTriedAgain(
+                    after: error, retryAfter, now: context.clock.now())
+        case .succeeded, .suspended, .asked, .released, .putOff: return false
+        }
+    }
+
+    /// The upload is removed, or not: reports the outcome.
+    func reportAwaited() {
+        guard let outcome = awaitedOutcome else { return }
+        awaitedOutcome = nil
+        running.report(outcome, partial: nil)
+    }
+
+    func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
+        // The address of the object: that of the request has the identifier of the upload.
+        var response = shown.map { $0.head.response(from: object.address(correction) ?? $0.url) }
+        // A store may repeat the token.
+        if let excerpt = shown?.excerpt, !excerpt.isEmpty, token == nil {
+            response?.bodyExcerpt = textExcerpt(
+                Array(excerpt.prefix(Limits.responseExcerptByteCountMax + 1)),
+                byteCountMax: Limits.responseExcerptByteCountMax)
+        }
+        let isElsewhere =
+            attempt.hasOwnProxy || shown.map { $0.url.origin != attempt.origin } ?? false
+            || running.trace.diagnostics.isOwnShortage
+        let evidence =
+            isShownReported
+            ? nil : shown.flatMap { context.hostResponse($0.head, from: $0.url, to: attempt) }
+        return AttemptResult(
+            attempt: attempt, outcome: outcome, response: response, bytesReceived: 0,
+            bytesSent: running.progress.bytesSent,
+            trace: running.trace.trace(finishedAt: context.clock.now()), endedAtOtherHost: isElsewhere,
+            hostResponse: evidence, lentSeconds: running.slot.lentSeconds,
+            upload: keepsUpload ? stored : nil)
+    }
+}
+
+extension Attempt {
+    /// Whether the job is tried again after the attempt has failed, as far as that is known now.
+    fileprivate func mayBeTriedAgain(
+        after error: TransferError, _ retryAfter: Double?, now: Timestamp
+    ) -> Bool {
+        guard error.isRetryable else { return false }
+        guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else { return true }
+        let verdict = RetryPolicy.verdict(
+            rules: spec.retry, error: error, failedAttemptCount: Int(failedAttemptCount) + 1,
+            retryAfter: retryAfter, now: now, expiry: expiry, jitter: 0)
+        if case .final = verdict { return false }
+        return true
+    }
+}

@@ -1,0 +1,410 @@
+"""Large objects, which are sent in parts: to stores that other people wrote, and to a store in memory, which verifies each
+signature and whose requests a test spoils."""
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+
+import pytest
+
+from conftest import Ferry, eventually, killed_and_started, made_folder, running
+from memory_store import Answer, checksum
+from multipart_store import MultipartStore, error_in_200, etag_of_parts, multipart_store
+from object_jobs import ended, failed, submit, succeeded, upload
+from stores import moto, seaweedfs
+
+PART = 16 << 20
+# 5 parts.
+DATA = os.urandom((64 << 20) + 12_345)
+PARTS = [DATA[start:start + PART] for start in range(0, len(DATA), PART)]
+QUICK = {"initial_delay": 0}
+
+
+@pytest.fixture()
+def memory():
+    with multipart_store() as server:
+        yield server
+        assert server.faults == []
+
+
+@pytest.fixture(scope="module")
+def source(ferry) -> dict:
+    return write(ferry)
+
+
+def write(ferry: Ferry, data: bytes = DATA, name: str = "large") -> dict:
+    (ferry.data / "files").mkdir(exist_ok=True)
+    (ferry.data / "files" / name).write_bytes(data)
+    return {"path": name}
+
+
+def is_whole(memory: MultipartStore, data: bytes = DATA) -> bool:
+    """The object is there, and no upload is left."""
+    return memory.objects.get("/bucket/k") == data and not memory.uploads
+
+
+# Stores that other people wrote
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with moto() as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def weed():
+    folder = made_folder()
+    with seaweedfs(folder) as store:
+        yield store
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", ["judge", "weed"])
+def test_large_objects(ferry, request, source, name):
+    store = request.getfixturevalue(name)
+    bucket = store.new_bucket()
+    headers = {"Content-Type": "text/csv", "Cache-Control": "max-age=60"}
+    place = store.object(bucket, "a b/k", metadata={"a": "1"}, storage_class="STANDARD_IA")
+    job = succeeded(ferry, upload(place, source, request={"headers": headers}))
+    there = store.client().get_object(Bucket=bucket, Key="a b/k")
+    assert there["Body"].read() == DATA and there["ETag"] == job["result"]["etag"] == etag_of_parts(PARTS)
+    assert there["ContentType"] == "text/csv" and there["CacheControl"] == "max-age=60"
+    assert {key.lower(): value for key, value in there["Metadata"].items()} == {"a": "1"}
+    assert there["StorageClass"] == "STANDARD_IA"
+    assert job["result"]["size"] == len(DATA) and job["result"]["url"] == job["request"]["url"]
+    assert store.client().list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+
+
+@pytest.mark.parametrize("name", ["judge", "weed"])
+def test_large_objects_that_exist(ferry, request, source, name):
+    store = request.getfixturevalue(name)
+    bucket = store.new_bucket()
+    place = store.object(bucket, "k")
+    store.client().put_object(Bucket=bucket, Key="k", Body=b"first")
+    failed(ferry, upload(place, source, if_exists="fail"), "destination_exists", "")
+    assert store.client().get_object(Bucket=bucket, Key="k")["Body"].read() == b"first"
+    assert store.client().list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+    succeeded(ferry, upload(place, source))
+    assert store.client().head_object(Bucket=bucket, Key="k")["ContentLength"] == len(DATA)
+
+
+@pytest.mark.parametrize("name, algorithm", [("weed", "crc32c"), ("weed", "sha256"), ("judge", "crc64nvme")])
+def test_stores_take_checksums_of_parts(ferry, request, source, name, algorithm):
+    store = request.getfixturevalue(name)
+    bucket = store.new_bucket()
+    succeeded(ferry, upload(store.object(bucket, "k", checksum=algorithm), source))
+    assert store.client().get_object(Bucket=bucket, Key="k")["Body"].read() == DATA
+
+
+# Requests
+
+
+def test_requests(ferry, memory, source):
+    members = {"metadata": {"a": "1"}, "storage_class": "COLD", "server_side_encryption": "AES256"}
+    headers = {"Content-Type": "text/csv", "x-amz-acl": "private", "X-Own": "1", "Content-MD5": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k", **members), source, if_exists="fail",
+                                  request={"headers": headers}))
+    assert is_whole(memory) and memory.kinds() == ["create", "part", "complete"]
+    assert sorted(memory.kinds("part")) == [1, 2, 3, 4, 5] and 1 < memory.most <= 4
+    assert job["result"]["etag"] == etag_of_parts(PARTS) and job["result"]["version_id"] == "v1"
+    assert job["progress"]["bytes_sent"] == len(DATA) and job["result"].get("resumed_at_offset") is None
+    create, *parts, complete = memory.requests()
+    own = ("content-type", "x-amz-meta-a", "x-amz-storage-class", "x-amz-server-side-encryption", "x-amz-acl")
+    assert [create[name] for name in own] == ["text/csv", "1", "COLD", "AES256", "private"]
+    for one in [*parts, complete]:
+        assert [one[name] for name in own] == [None] * 5
+    assert all(one["x-own"] == "1" and one["content-md5"] is None for one in memory.requests())
+    assert [one["if-none-match"] for one in (create, *parts, complete)] == [None] * 6 + ["*"]
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "crc32c", "crc64nvme"])
+def test_checksums(ferry, memory, source, algorithm):
+    """The store in memory verifies those of parts and of the object."""
+    succeeded(ferry, upload(memory.store.object("bucket", "k", checksum=algorithm), source))
+    whole = memory.checksums["/bucket/k"][f"x-amz-checksum-{algorithm}"]
+    assert is_whole(memory) and (algorithm == "sha256" or whole == checksum(algorithm, DATA))
+
+
+def test_a_small_object_is_sent_with_one_put(ferry, memory):
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), write(ferry, DATA[:64 << 20], "small")))
+    assert memory.kinds() == ["put"] and memory.objects["/bucket/k"] == DATA[:64 << 20]
+
+
+def test_region_and_clock_hold_for_all_requests(ferry, memory, source):
+    memory.region, memory.seconds_ahead = "eu-central-1", 7_200
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry={"max_attempts": 1}))
+    assert is_whole(memory) and len(memory.requests("POST")) == 4 and len(memory.requests("PUT")) == 5
+
+
+def test_integrity(ferry, memory, source):
+    """Wrong bytes never become an object."""
+    wrong = upload(memory.store.object("bucket", "k"), source, integrity={"sha256": "0" * 64})
+    failed(ferry, wrong, "digest_mismatch", "")
+    assert memory.objects == {} and memory.uploads == {} and "complete" not in memory.kinds()
+
+
+def test_speed_limit(ferry, memory, source):
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, network={"max_bytes_per_second": 32 << 20}))
+    assert is_whole(memory)
+    attempt, = ferry.call("GET", f"/v1/jobs/{job['id']}/attempts").json()["data"]
+    assert len(attempt["transactions"]) == 7
+
+
+# Faults
+
+
+def once(kind: str, answer, number: int | None = None, count: int = 1):
+    """Gives the answer to the first requests of a kind."""
+    left = [count]
+
+    def spoil(one, part, request):
+        if one == kind and number in (None, part) and left[0] > 0:
+            left[0] -= 1
+            return answer(request) if callable(answer) else answer
+        return None
+
+    return spoil
+
+
+@pytest.mark.parametrize("answer", [
+    Answer(0), Answer(503, "SlowDown"), Answer(500, "InternalError"), Answer(200, fields={"ETag": '"' + "0" * 32 + '"'}),
+    Answer(200), Answer(400, "BadDigest")], ids=["cut", "slow-down", "error", "other-tag", "no-tag", "bad-digest"])
+def test_a_failed_part_is_sent_again(ferry, memory, source, answer):
+    memory.spoil = once("part", answer, 2, 2 if answer.status else 3)
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and memory.kinds("part").count(2) >= 3 and len(memory.kinds("create")) == 1
+
+
+def test_a_wrong_tag_fails_the_attempt(ferry, memory, source):
+    memory.spoil = once("part", Answer(200, fields={"ETag": '"' + "0" * 32 + '"'}), 2, 1_000)
+    failed(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}), "digest_mismatch", "part 2")
+    assert memory.uploads == {} and memory.objects == {} and len(memory.kinds("abort")) == 1
+
+
+def test_tags_of_encrypted_parts_are_no_digests(ferry, memory, source):
+    memory.encryption = "aws:kms"
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source))
+    assert is_whole(memory)
+
+
+def test_the_next_attempt_sends_what_is_missing(ferry, memory, source):
+    """The first one fails at part 3 although the store takes others; its listing has pages."""
+    memory.page, memory.spoil = 2, once("part", Answer(500, "InternalError"), 3, 3)
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 2}))
+    assert is_whole(memory) and memory.kinds("list")[0] == 0 and len(memory.kinds("create")) == 1
+    assert job["attempt"] == 2 and job["result"]["resumed_at_offset"] >= PART
+    there = memory.kinds("list")
+    assert len(there) >= 1 and memory.kinds("part").count(1) == 1
+
+
+@pytest.mark.parametrize("status, code", [(403, "AccessDenied"), (400, "InvalidArgument")])
+def test_a_final_failure_removes_the_upload(ferry, memory, source, status, code):
+    memory.spoil = once("part", Answer(status, code), 2, 100)
+    failed(ferry, upload(memory.store.object("bucket", "k"), source), "unacceptable_status", code)
+    assert memory.uploads == {} and len(memory.kinds("abort")) == 1
+
+
+def test_a_refused_creation(ferry, memory, source):
+    memory.spoil = once("create", Answer(403, "AccessDenied"))
+    failed(ferry, upload(memory.store.object("bucket", "k"), source), "unacceptable_status", "AccessDenied")
+    assert memory.kinds() == ["create"]
+
+
+@pytest.mark.parametrize("kind", ["part", "complete"])
+def test_a_lost_upload_begins_anew(ferry, memory, source, kind):
+    def lose(_):
+        memory.uploads.clear()
+        return Answer(404, "NoSuchUpload")
+
+    memory.spoil = once(kind, lose, 4 if kind == "part" else None)
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and len(memory.kinds("create")) == 2
+
+
+def test_a_store_that_loses_every_upload(ferry, memory, source):
+    memory.spoil = once("complete", Answer(404, "NoSuchUpload"), None, 1_000)
+    failed(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}), "response_invalid", "lost")
+    assert len(memory.kinds("create")) == 3
+
+
+# Completion
+
+
+@pytest.mark.parametrize("answer", [error_in_200("InternalError"), Answer(503, "SlowDown"), Answer(0)], ids=["200", "503", "cut"])
+def test_a_completion_that_fails_is_sent_again(ferry, memory, source, answer):
+    memory.spoil = once("complete", answer)
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and len(memory.kinds("part")) == 5 and job["result"]["etag"] == etag_of_parts(PARTS)
+
+
+def test_an_error_in_a_200_is_an_error(ferry, memory, source):
+    memory.spoil = once("complete", error_in_200("AccessDenied"), None, 100)
+    failed(ferry, upload(memory.store.object("bucket", "k"), source), "unacceptable_status", "AccessDenied")
+    assert memory.uploads == {} and memory.objects == {}
+
+
+@pytest.mark.parametrize("if_exists", [None, "fail"])
+def test_a_lost_response_to_the_completion(ferry, memory, source, if_exists):
+    memory.spoil_after = once("complete", Answer(200, body=b"<Complete", sent=3))
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, if_exists, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and job["result"]["etag"] == etag_of_parts(PARTS)
+    assert memory.kinds() == ["create", "part", "complete", "complete", "look"]
+
+
+def test_the_next_attempt_finds_the_completed_object(ferry, memory, source):
+    memory.spoil_after = once("complete", Answer(503, "SlowDown"))
+    # An attempt does not wait so long.
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry={"initial_delay": 7}))
+    assert is_whole(memory) and job["result"]["etag"] == etag_of_parts(PARTS) and job["attempt"] == 2
+    assert memory.kinds() == ["create", "part", "complete", "list", "look"] and len(memory.kinds("part")) == 5
+
+
+def test_another_object_is_not_taken_for_the_upload(ferry, memory, source):
+    """Of the same size and number of parts."""
+    def replace(_):
+        memory.uploads.clear()
+        memory.objects["/bucket/k"], memory.tags["/bucket/k"] = DATA[::-1], '"' + "1" * 32 + '-5"'
+        return Answer(0)
+
+    memory.spoil = once("complete", replace)
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and len(memory.kinds("create")) == 2
+
+
+def test_parts_that_the_store_lacks_are_sent_again(ferry, memory, source):
+    def lose(_):
+        for one in memory.uploads.values():
+            del one.parts[3]
+
+    memory.spoil = once("complete", lose)
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK | {"max_attempts": 1}))
+    assert is_whole(memory) and sorted(memory.kinds("part")) == [1, 2, 3, 3, 4, 5]
+
+
+# Ends in the middle
+
+
+def stalled(memory: MultipartStore, after: int) -> threading.Event:
+    """Parts beyond the first ones wait until the event is set."""
+    released, count = threading.Event(), [0]
+
+    def wait(kind, _number, _request):
+        if kind != "part":
+            return None
+        with memory.lock:
+            count[0] += 1
+            waits = count[0] > after
+        # They do not get through.
+        return released.wait(60) and Answer(0) if waits else None
+
+    memory.spoil = wait
+    return released
+
+
+def begun(memory: MultipartStore, after: int):
+    eventually(60, lambda: memory.uploads and sum(len(one.parts) for one in list(memory.uploads.values())) == after
+               and memory.running > 0, "parts wait")
+
+
+def test_killed_between_parts(memory):
+    with running(status=-9) as ferry:
+        source = write(ferry)
+        released = stalled(memory, 2)
+        job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
+        begun(memory, 2)
+        there = set(next(iter(memory.uploads.values())).parts)
+        memory.spoil, before = lambda kind, number, request: None, len(memory.log)
+        second = killed_and_started(ferry)
+        released.set()
+        shown = ended(ferry, job["id"])
+        assert shown["state"] == "succeeded", shown["error"]
+        after = memory.log[before:]
+        assert is_whole(memory) and after[0] == ("list", 0) and after[-1] == ("complete", 0)
+        assert {number for kind, number in after if kind == "part"} == {1, 2, 3, 4, 5} - there and len(after) == 5
+        assert shown["result"]["resumed_at_offset"] == sum(len(PARTS[number - 1]) for number in there)
+        second.terminate()
+        assert second.wait(60) == 0
+
+
+def test_suspended_and_resumed(ferry, memory, source):
+    released = stalled(memory, 2)
+    job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
+    begun(memory, 2)
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/suspend").status_code in (200, 202)
+    eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{job['id']}").json()["state"] == "suspended", "suspended")
+    memory.spoil = lambda kind, number, request: None
+    released.set()
+    assert len(memory.uploads) == 1
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/resume").status_code in (200, 202)
+    shown = ended(ferry, job["id"])
+    assert shown["state"] == "succeeded", shown["error"]
+    assert is_whole(memory) and len(memory.kinds("create")) == 1 and "list" in memory.kinds()
+
+
+def test_cancelling_removes_the_upload(ferry, memory, source):
+    released = stalled(memory, 1)
+    job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
+    begun(memory, 1)
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/cancel").status_code in (200, 202)
+    assert ended(ferry, job["id"])["state"] == "cancelled"
+    released.set()
+    assert memory.uploads == {} and len(memory.kinds("abort")) == 1 and memory.objects == {}
+
+
+def test_a_cancelled_job_reports_without_its_store(ferry, memory, source):
+    """The store does not answer."""
+    released = stalled(memory, 1)
+    job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
+    begun(memory, 1)
+    waiting = memory.spoil
+    memory.spoil = lambda kind, number, request: released.wait(60) and None if kind == "abort" else waiting(kind, number, request)
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/cancel").status_code in (200, 202)
+    assert ended(ferry, job["id"])["state"] == "cancelled"
+    released.set()
+
+
+def test_resume_data_keep_the_upload(ferry, memory, source):
+    released = stalled(memory, 2)
+    job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
+    begun(memory, 2)
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/cancel", json={"produce_resume_data": True}).status_code in (200, 202)
+    shown = ended(ferry, job["id"])
+    memory.spoil = lambda kind, number, request: None
+    released.set()
+    assert len(memory.uploads) == 1 and shown["resume_data"]
+    again = upload(memory.store.object("bucket", "k"), source) | {"resume_data": shown["resume_data"]}
+    done = succeeded(ferry, again)
+    assert is_whole(memory) and len(memory.kinds("create")) == 1 and done["result"]["resumed_at_offset"] >= PART
+
+
+def test_a_changed_source_begins_anew(ferry, memory):
+    source = write(ferry, DATA, "changing")
+    after = DATA[::-1]
+
+    def change(_):
+        write(ferry, after, "changing.new")
+        os.rename(ferry.data / "files/changing.new", ferry.data / "files/changing")
+        return Answer(500, "InternalError")
+
+    # The third failure of a part ends the attempt.
+    fates = [lambda _: Answer(500, "InternalError"), lambda _: Answer(500, "InternalError"), change]
+    memory.spoil = lambda kind, number, request: fates.pop(0)(request) if kind == "part" and number == 5 and fates else None
+    job = succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK))
+    assert is_whole(memory, after) and memory.kinds("abort") and len(memory.kinds("create")) == 2
+    assert job["result"]["etag"] == etag_of_parts([after[start:start + PART] for start in range(0, len(after), PART)])
+
+
+def test_a_source_that_became_small(ferry, memory):
+    source = write(ferry, DATA, "shrinking")
+
+    def shrink(_):
+        write(ferry, b"small", "shrinking.new")
+        os.rename(ferry.data / "files/shrinking.new", ferry.data / "files/shrinking")
+        return Answer(500, "InternalError")
+
+    fates = [lambda _: Answer(500, "InternalError"), lambda _: Answer(500, "InternalError"), shrink]
+    memory.spoil = lambda kind, number, request: fates.pop(0)(request) if kind == "part" and number == 5 and fates else None
+    succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK))
+    assert is_whole(memory, b"small")

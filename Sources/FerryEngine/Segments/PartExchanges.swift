@@ -3,7 +3,7 @@ import FerryCore
 
 /// The requests of a download that several connections or URLs may serve. Each part of the content is an
 /// exchange of its own, and is written at its offset. Loop thread only.
-final class PartExchanges: AttemptExchanges {
+final class PartExchanges: SeveralConnections {
     /// Reason for which a request was of no use.
     enum PartFailure {
         /// The connection failed, or the request timed out: another request may succeed.

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 
 /// The connections of one attempt by scope: how many it may have, how many are in use, and which were asked
@@ -67,5 +68,79 @@ struct AttemptConnections {
             spares.append(contentsOf: repeatElement(scope, count: spare))
         }
         return spares
+    }
+}
+
+/// Exchanges that use several connections at once: the lease permits one connection to the job's own origin;
+/// every other one is asked for. Loop thread only.
+protocol SeveralConnections: AttemptExchanges {
+    var running: RunningAttempt { get }
+    var connections: AttemptConnections { get set }
+    /// Reason for which the last request was not sent, if a host may not be used.
+    var hold: HostHold? { get set }
+}
+
+extension SeveralConnections {
+    /// The scope whose connection a request uses. Every request to the job's own origin uses those of the
+    /// job's scope.
+    func connectionScope(of url: WebURL) -> RequestScope {
+        url.origin == running.attempt.origin ? running.attempt.scope : running.attempt.scope(of: url)
+    }
+
+    /// Takes a connection. Returns its scope; `nil` if there is none. When that is known later,
+    /// `connectionAnswered` is called.
+    func connect(to url: WebURL) -> RequestScope? {
+        let scope = connectionScope(of: url)
+        guard let limiter = running.context.connections else { return scope }
+        let (attempt, onLoop) = (running.attempt, running.loop.runner)
+        if let hold = limiter.hold(on: attempt.scope(of: url)), !mayContinue(scope, hold) {
+            self.hold = hold
+            return nil
+        }
+        if connections.take(scope) { return scope }
+        guard connections.mayAsk(scope, now: running.loop.multi.now) else { return nil }
+        let grant = limiter.ask(attempt, for: scope) { grant in
+            onLoop { $0.connectionAnswered(grant, for: attempt, at: scope) }
+        }
+        guard let grant else {
+            connections.note(asked: scope)
+            return nil
+        }
+        note(grant, scope)
+        return connections.take(scope) ? scope : nil
+    }
+
+    /// An attempt continues at a host that is backed off by now with the one connection that it began with.
+    private func mayContinue(_ scope: RequestScope, _ hold: HostHold) -> Bool {
+        hold.reason != .hostPaused && connections.isFirst(scope)
+    }
+
+    /// Takes the answer about a connection.
+    func note(_ grant: ConnectionGrant, _ scope: RequestScope) {
+        switch grant {
+        case .granted: connections.note(granted: scope)
+        case .refused(let hold):
+            connections.note(refused: scope, until: running.loop.multi.now + EngineLimits.refusalPause)
+            self.hold = hold
+        }
+    }
+
+    /// Frees a connection for another request.
+    func disconnect(_ scope: RequestScope) {
+        if running.context.connections != nil { connections.put(scope) }
+    }
+
+    /// Gives back granted connections that are not used.
+    func giveBackSpares() {
+        guard let limiter = running.context.connections else { return }
+        for scope in connections.takeSpares() { limiter.giveBack(running.attempt, scope) }
+    }
+
+    /// Returns all connections: no request is in progress, and none is to follow for now.
+    func endConnections() {
+        giveBackSpares()
+        if let limiter = running.context.connections, connections.takeOwn() {
+            limiter.giveBack(running.attempt, running.attempt.scope)
+        }
     }
 }

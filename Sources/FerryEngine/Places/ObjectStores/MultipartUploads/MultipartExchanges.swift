@@ -5,7 +5,7 @@ import OpenSSL
 /// The requests of an upload to a store in parts: those that begin and complete it, one after the other, and
 /// those that send parts, several at once. `MultipartConversation` decides about the former, `PartList` about
 /// the latter. Loop thread only.
-final class MultipartExchanges: AttemptExchanges {
+final class MultipartExchanges: SeveralConnections {
     /// Number of parts that are sent at once.
     static let connectionCountMax = 4
     /// Number of parts that are hashed before a connection is free for them.
@@ -160,7 +160,7 @@ final class MultipartExchanges: AttemptExchanges {
         exchanges = []
         for one in stopping {
             one.stop()
-            disconnect(one)
+            disconnect(one.connection)
         }
         for hash in hashes.values { hash.stop() }
         hashes = [:]

@@ -36,7 +36,7 @@ extension MultipartExchanges {
 
     private func leave(_ exchange: StoreExchange) {
         exchanges.removeAll { $0 === exchange }
-        disconnect(exchange)
+        disconnect(exchange.connection)
         if exchange.request.kind == .abort, awaitedOutcome != nil { return reportAwaited() }
     }
 
@@ -201,7 +201,7 @@ extension MultipartExchanges {
         exchanges = []
         for one in stopping {
             one.stop()
-            disconnect(one)
+            disconnect(one.connection)
             retry(one)
         }
     }

@@ -2,8 +2,7 @@ import Curl
 import FerryCore
 import OpenSSL
 
-/// Requests, and the connections that they use: the lease permits one connection to the job's own origin;
-/// every other one is asked for.
+/// Requests, and the connections that they use.
 extension MultipartExchanges {
     /// Sends a request that is the only one.
     func ask(_ kind: MultipartRequest.Kind) {
@@ -26,7 +25,7 @@ extension MultipartExchanges {
     func sendPart() -> Bool {
         guard let url = object.address(correction), let connection = connect(to: url) else { return false }
         guard let (number, digests) = parts.takeReady() else {
-            if context.connections != nil { connections.put(connection) }
+            disconnect(connection)
             return false
         }
         let own = MultipartRequest(
@@ -44,7 +43,7 @@ extension MultipartExchanges {
 
     private func begin(_ own: MultipartRequest, _ bytes: StoreExchange.Bytes, on connection: RequestScope) {
         guard let hop = hop(of: own) else {
-            if context.connections != nil { connections.put(connection) }
+            disconnect(connection)
             return fail(.uploadUnusable)
         }
         let exchange = StoreExchange(own, hop, bytes, of: self, on: connection)
@@ -74,70 +73,12 @@ extension MultipartExchanges {
 
     // MARK: Connections
 
-    /// The scope whose connections a request uses. Every request to the job's own origin uses those of the
-    /// job's scope.
-    func scope(of url: WebURL) -> RequestScope {
-        url.origin == attempt.origin ? attempt.scope : attempt.scope(of: url)
-    }
-
-    /// Takes a connection. `nil` if there is none; when that is known later, `fill` is called again.
-    private func connect(to url: WebURL) -> RequestScope? {
-        let scope = scope(of: url)
-        guard let limiter = context.connections else { return scope }
-        if let hold = limiter.hold(on: attempt.scope(of: url)),
-            hold.reason == .hostPaused || !connections.isFirst(scope)
-        {
-            self.hold = hold
-            return nil
-        }
-        if connections.take(scope) { return scope }
-        guard connections.mayAsk(scope, now: now) else { return nil }
-        let (attempt, onLoop) = (attempt, loop.runner)
-        let grant = limiter.ask(attempt, for: scope) { grant in
-            onLoop { $0.connectionAnswered(grant, for: attempt, at: scope) }
-        }
-        guard let grant else {
-            connections.note(asked: scope)
-            return nil
-        }
-        note(grant, scope)
-        return connections.take(scope) ? scope : nil
-    }
-
-    private func note(_ grant: ConnectionGrant, _ scope: RequestScope) {
-        switch grant {
-        case .granted: connections.note(granted: scope)
-        case .refused(let hold):
-            connections.note(refused: scope, until: now + EngineLimits.refusalPause)
-            self.hold = hold
-        }
-    }
-
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
         guard connections.asked.contains(scope) else { return false }
         note(grant, scope)
         fill()
         giveBackSpares()
         return true
-    }
-
-    /// Frees the connection of an exchange for another one.
-    func disconnect(_ exchange: StoreExchange) {
-        if context.connections != nil { connections.put(exchange.connection) }
-    }
-
-    /// Gives back granted connections that are not used.
-    func giveBackSpares() {
-        guard let limiter = context.connections else { return }
-        for scope in connections.takeSpares() { limiter.giveBack(attempt, scope) }
-    }
-
-    /// Returns all connections: no request is in progress, and none is to follow.
-    func endConnections() {
-        giveBackSpares()
-        if let limiter = context.connections, connections.takeOwn() {
-            limiter.giveBack(attempt, attempt.scope)
-        }
     }
 
     /// No byte moves, and the host may not be used now: the attempt is put off, unless an answer about

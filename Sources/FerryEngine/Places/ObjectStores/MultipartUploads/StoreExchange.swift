@@ -124,7 +124,7 @@ final class StoreExchange {
         guard let owner else { return }
         if let correction = next.store?.value.correction { owner.correction = correction }
         if next.redirectCount > exchange.hop.redirectCount { running.trace.followedRedirect() }
-        guard owner.scope(of: next.url) == connection else {
+        guard owner.connectionScope(of: next.url) == connection else {
             // It needs a connection of another host, whose permission comes first.
             stop()
             return owner.moved(self, to: next)

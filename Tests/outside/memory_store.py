@@ -88,6 +88,11 @@ class MemoryStore(http.server.ThreadingHTTPServer):
         self.faults: list[str] = []
         self.lock = threading.Lock()
 
+    def server_close(self):
+        """Forgets all bytes: threads of kept connections have the server for longer."""
+        super().server_close()
+        self.received, self.objects, self.script = [], {}, {}
+
     def requests(self, method: str | None = None) -> list[Received]:
         with self.lock:
             return [one for one in self.received if method in (None, one.method)]

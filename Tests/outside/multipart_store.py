@@ -45,6 +45,10 @@ class MultipartStore(MemoryStore):
         self.most = self.running = 0
         self.spoil = self.spoil_after = lambda kind, number, request: None
 
+    def server_close(self):
+        super().server_close()
+        self.uploads = {}
+
     def kinds(self, kind: str | None = None) -> list:
         """The numbers of the requests of a kind, or the kinds of all requests; parts once in a row."""
         with self.lock:

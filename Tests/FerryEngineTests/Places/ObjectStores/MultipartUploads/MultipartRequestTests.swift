@@ -40,7 +40,7 @@ import Testing
         func fields(_ kind: MultipartRequest.Kind, _ checksum: DigestAlgorithm?) -> [String] {
             var request = MultipartRequest(kind: kind)
             let value = PayloadDigests(
-                sha256: "", checksum: checksum.map { ($0, [1, 2, 3]) }, byteCount: 3)
+                sha256: "", checksum: checksum.map { .init(algorithm: $0, value: [1, 2, 3]) }, byteCount: 3)
             if case .part = kind { request.payload = value }
             request.object = value
             return request.fields(of: destination, checksum, mayReplace: false)

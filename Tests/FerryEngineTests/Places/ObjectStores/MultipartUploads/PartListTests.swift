@@ -17,7 +17,8 @@ import Testing
     private static func digests(_ part: Int, checksum: [UInt8]? = nil) -> PartDigests {
         PartDigests(
             payload: PayloadDigests(
-                sha256: "\(part)", checksum: checksum.map { (.crc32c, $0) }, byteCount: 5 * mebi),
+                sha256: "\(part)", checksum: checksum.map { .init(algorithm: .crc32c, value: $0) },
+                byteCount: 5 * mebi),
             md5: md5(part))
     }
 

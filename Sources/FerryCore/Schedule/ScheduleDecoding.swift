@@ -214,8 +214,8 @@ private struct ObjectText {
 }
 
 extension JobSpec {
-    /// Sets the URL of a template to the address of its object, whose key has placeholders. Throws if it is no
-    /// URL.
+    /// Sets the URL of a template to the address of its object, whose key has placeholders. Throws if that is
+    /// no URL.
     fileprivate mutating func setURLOfTemplate() throws(WebURL.Failure) {
         guard let address = storeObject?.url else { return }
         try request.setURL(ScheduledText.withPlaceholders(percentEncoded: address.string))

@@ -54,8 +54,8 @@ extension JobSpec {
                     + "endpoint, and at Amazon S3 virtual, unless the name has a dot or upper-case letters.")
             visitor.field(
                 "credential", &credential, .plain,
-                "Key that signs the requests; null: the node's own if an operator allows it, else they are not "
-                    + "signed, which is enough for public objects.")
+                "Key that signs the requests; null: the node's own if an operator allows it, else they are "
+                    + "not signed, which is enough for public objects.")
         }
     }
 

@@ -77,7 +77,7 @@ extension StoreAllowances.Allowance {
 /// `~/.aws/credentials`) in the section that `AWS_PROFILE` names. The file is read again when it has changed,
 /// since temporary keys are replaced. Metadata services are never asked.
 package final class NodeCredentials: Sendable {
-    /// What was read from a version of the file.
+    /// A key as a version of the file has it.
     private struct FileKey {
         let version: FileVersion
         let key: AccessKey?

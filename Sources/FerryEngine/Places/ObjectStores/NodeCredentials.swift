@@ -44,8 +44,10 @@ package struct StoreAllowances: Sendable {
 extension StoreAllowances.Allowance {
     /// `nil` if the entry is invalid.
     init?(_ entry: String) {
-        let at = entry.firstRange(of: "@http")
-        let names = entry[..<(at?.lowerBound ?? entry.endIndex)]
+        let url = entry.firstRange(of: "://")
+        let at = url.flatMap { entry[..<$0.lowerBound].lastIndex(of: "@") }
+        guard (url == nil) == (at == nil) else { return nil }
+        let names = entry[..<(at ?? entry.endIndex)]
         guard let colon = names.lastIndex(of: ":") else { return nil }
         let (tenant, bucket) = (String(names[..<colon]), String(names[names.index(after: colon)...]))
         guard tenant == "*" || APIKey.isTenant(tenant), !bucket.isEmpty,
@@ -57,7 +59,7 @@ extension StoreAllowances.Allowance {
             origin = nil
             return
         }
-        let text = String(entry[entry.index(after: at.lowerBound)...])
+        let text = String(entry[entry.index(after: at)...])
         // The caller says which entry is invalid.
         guard let url = try? WebURL.parse(text), url.path == "/", url.query == nil else { return nil }
         origin = url.origin

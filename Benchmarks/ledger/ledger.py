@@ -58,7 +58,7 @@ STAGES = {
     "File threads": r"ferry-file-\d+",
     "Dispatcher": r"dispatcher",
     "Event relay": r"events",
-    "Other threads": r".*",
+    budget.BY_CLOCK: r".*",
 }
 COMMITS = "PostgreSQL: commits and background"
 WAITS = "Waits and wake-ups, not in the sum"

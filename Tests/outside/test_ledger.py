@@ -187,6 +187,16 @@ def test_a_stage_that_had_no_cost_is_above_its_budget_by_a_part_of_the_sum():
     assert budget.excesses(budget.counts(sample(970, 21), STAGES), allowed)
 
 
+def test_threads_that_work_by_the_clock_count_in_the_sum_only():
+    stages = ["one", budget.BY_CLOCK]
+    def counts(one: float, other: float) -> dict:
+        rows = {"one": {"instructions": one}, budget.BY_CLOCK: {"instructions": other}}
+        return budget.counts({"1": rows}, stages)
+    assert not budget.excesses(counts(1_000, 50), counts(1_000, 5))
+    above, = budget.excesses(counts(1_000, 56), counts(1_000, 5))
+    assert budget.SUM in above
+
+
 def test_waits_wake_ups_and_context_switches_have_no_budget():
     louder = sample(1_000, 100)
     louder["1"][ledger.WAITS]["system_calls"] = 900

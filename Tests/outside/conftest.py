@@ -274,6 +274,24 @@ def killed_and_started(service: Ferry) -> subprocess.Popen:
     return second
 
 
+@pytest.fixture(scope="session")
+def judge():
+    """A store that judges signatures: moto."""
+    from stores import moto
+    with moto() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def weed():
+    """A store that verifies checksums: SeaweedFS."""
+    from stores import seaweedfs
+    folder = made_folder()
+    with seaweedfs(folder) as store:
+        yield store
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def ferry():
     """One for each file: what a fuzzer leaves behind, ten thousands of jobs for hosts that do not exist, is its own."""

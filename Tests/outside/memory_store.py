@@ -230,8 +230,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def memory_store():
-    server = MemoryStore()
+def serving(server: MemoryStore):
+    """The store, while it runs."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -240,3 +240,7 @@ def memory_store():
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def memory_store():
+    return serving(MemoryStore())

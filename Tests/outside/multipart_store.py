@@ -2,16 +2,14 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import hashlib
 import re
-import threading
 import urllib.parse
 import uuid
 import xml.etree.ElementTree
 
-from memory_store import Answer, MemoryStore, Received, checksum, etag
+from memory_store import Answer, MemoryStore, Received, checksum, etag, serving
 
 PART_MIN = 5 << 20
 ALGORITHMS = {"SHA256": "sha256", "CRC32C": "crc32c", "CRC64NVME": "crc64nvme"}
@@ -172,14 +170,5 @@ def error_in_200(code: str) -> Answer:
     return Answer(200, body=f"<?xml version='1.0'?>\n \n<Error><Code>{code}</Code><Message>Scripted.</Message></Error>".encode())
 
 
-@contextlib.contextmanager
 def multipart_store():
-    server = MultipartStore()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return serving(MultipartStore())

@@ -64,16 +64,13 @@ _ANYBODY = json.dumps({"Version": "2012-10-17", "Statement": [
 
 @contextlib.contextmanager
 def moto():
-    """moto, which verifies each signature with botocore, and refuses what the user of a key may not do."""
+    """moto, which verifies each signature with botocore, and refuses what the user of a key may not do. Once in a process:
+    its users and its check of signatures stay in it."""
     from moto.server import ThreadedMotoServer
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
         url = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-        # An earlier server of this process has left its users here, and the check of signatures.
-        for path, data in (("reset-auth", b"1000000"), ("reset", b"")):
-            answer = requests.post(f"{url}/moto-api/{path}", data=data, headers={"Content-Type": "text/plain"}, timeout=30)
-            assert answer.status_code == 200, answer.text
         root = Store(url, "root", "root")
         users = root.client("iam")
 

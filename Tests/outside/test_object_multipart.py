@@ -3,16 +3,14 @@ signature and whose requests a test spoils."""
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 
 import pytest
 
-from conftest import Ferry, eventually, killed_and_started, made_folder, running
+from conftest import Ferry, eventually, killed_and_started, running
 from memory_store import Answer, checksum
 from multipart_store import MultipartStore, error_in_200, etag_of_parts, multipart_store
 from object_jobs import ended, failed, submit, succeeded, upload
-from stores import moto, seaweedfs
 
 PART = 16 << 20
 # 5 parts.
@@ -45,20 +43,6 @@ def is_whole(memory: MultipartStore, data: bytes = DATA) -> bool:
 
 
 # Stores that other people wrote
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with moto() as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
-def weed():
-    folder = made_folder()
-    with seaweedfs(folder) as store:
-        yield store
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize("name", ["judge", "weed"])

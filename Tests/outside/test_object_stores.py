@@ -3,34 +3,19 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 
 import pytest
 from botocore.exceptions import ClientError
 
-from conftest import Ferry, made_folder
+from conftest import Ferry
 from memory_store import checksum
 from object_jobs import content, download, failed, run, succeeded, upload
-from stores import Moto, Store, encoded, moto, seaweedfs
+from stores import Moto, Store, encoded
 
 DATA = os.urandom(3_000_000)
 KEYS = ["a b", "a+b", "a%b", "a%20b", "a?b=c&d#e", "ä/日本.txt", "a//b", "/slash", "x'(y)*!~"]
 # SeaweedFS keeps keys as paths of files: no folders, and no longer names.
 KEYS_OF_MOTO = ["@:,;=$&[]{}|^`\"<>\\", "folder/", "k" * 800, "ä" * 512]
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with moto() as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
-def weed():
-    folder = made_folder()
-    with seaweedfs(folder) as store:
-        yield store
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["judge", "weed"])

@@ -57,14 +57,14 @@ public enum Limits {
     /// Object that one PUT writes to a store, in bytes.
     /// If exceeded: it is sent as a multipart upload. That is the limit of Amazon S3.
     public static let objectByteCountMax: Int64 = 5 << 30
-    /// Object that is sent with one PUT if the job has a credential, in bytes.
+    /// Object that is sent with one PUT if a key signs the request, in bytes.
     /// If exceeded: it is sent as a multipart upload.
     public static let singlePutByteCountMax: Int64 = 64 << 20
     /// Object of a multipart upload, in bytes.
     /// If exceeded: the job fails with `size_mismatch`.
     public static let multipartByteCountMax: Int64 = 5 << 40
     /// Parts of a multipart upload.
-    /// If exceeded: Not exceeded: larger objects have larger parts. That is the limit of Amazon S3.
+    /// If exceeded: the parts are larger instead. That is the limit of Amazon S3.
     public static let multipartPartCountMax = 10_000
 
     // MARK: Staged uploads

@@ -23,7 +23,7 @@ extension JobSpec {
 
     /// `destination.s3` of an upload.
     public struct ObjectDestination: FieldObject, FieldValue {
-        public static let summary = "An object in an S3-compatible store, which is written."
+        public static let summary = "The object in an S3-compatible store that an upload writes."
         public static let schemaName = "ObjectDestination"
 
         /// Checksum that the store compares with the bytes and keeps.

@@ -87,7 +87,7 @@ final class MultipartExchanges: SeveralConnections {
         let earlier = attempt.upload?.dialect == .s3 ? attempt.upload : nil
         let key = attempt.storeKey(running.context.nodeCredentials)
         token = key?.sessionToken
-        // Stores let nobody without a key send parts.
+        // A store takes parts in signed requests only.
         let limit = key == nil ? Limits.objectByteCountMax : Limits.singlePutByteCountMax
         // An upload of other bytes has to be removed, however many there are now.
         guard total > limit || earlier != nil else { return nil }

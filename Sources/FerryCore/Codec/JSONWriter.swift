@@ -180,22 +180,24 @@ public struct JSONWriter: Sendable {
         self.needsComma = !isName
     }
 
-    /// Returns `true` if `hasEscape` is false for all bytes, eight of which it compares at once.
+    /// Returns `true` if `hasEscape` is false for all bytes, eight of which it compares at once. The last eight
+    /// may overlap those before.
     private static func needsNoEscape(_ text: Span<UInt8>) -> Bool {
         let bytes = unsafe text.bytes
+        let last = bytes.byteCount - 8
+        guard last >= 0 else {
+            var word = UInt64(repeatedByte: UInt8(ascii: " "))
+            for offset in 0..<bytes.byteCount { word = word << 8 | UInt64(text[offset]) }
+            return !hasEscape(word)
+        }
         var offset = 0
-        while bytes.byteCount - offset >= 8 {
+        while offset < last {
             if hasEscape(unsafe bytes.unsafeLoadUnaligned(fromByteOffset: offset, as: UInt64.self)) {
                 return false
             }
             offset += 8
         }
-        var rest = UInt64(repeatedByte: UInt8(ascii: " "))
-        while offset < bytes.byteCount {
-            rest = rest << 8 | UInt64(text[offset])
-            offset += 1
-        }
-        return !hasEscape(rest)
+        return !hasEscape(unsafe bytes.unsafeLoadUnaligned(fromByteOffset: last, as: UInt64.self))
     }
 
     /// Returns `true` if one of the eight bytes is a control character, `"` or `\`: subtracting a limit

@@ -39,16 +39,17 @@ struct CommittedContent {
 
 /// State shared by contents that are committed together, such as the directory that they go to. One thread.
 final class CommitBatch {
-    private var shared: [[UInt8]: AnyObject] = [:]
+    /// A list, since the contents of a batch mostly go to the same few directories.
+    private var shared: [(key: [UInt8], object: AnyObject)] = []
 
     /// Returns the object of that key, which the first content that asks makes. Bytes, since two directories
     /// may have names that are equal as strings: é has two forms.
     func object<Object: AnyObject>(
         _ key: [UInt8], _ make: () throws(TransferError) -> Object
     ) throws(TransferError) -> Object {
-        if let known = shared[key] as? Object { return known }
+        if let known = shared.last(where: { $0.key == key })?.object as? Object { return known }
         let object = try make()
-        shared[key] = object
+        shared.append((key, object))
         return object
     }
 }

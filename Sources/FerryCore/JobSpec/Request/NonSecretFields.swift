@@ -4,17 +4,37 @@ public enum NonSecretFields {
     /// Returns `true` if every reader may see the value of the field. Names are case-insensitive (RFC 9110
     /// §5.1).
     public static func contains(_ name: String) -> Bool {
-        let length = name.utf8.count
+        let (length, ending) = (name.utf8.count, Ending(name))
         let isNamed =
-            length < namesByLength.count && namesByLength[length].contains { equalIgnoringCase($0, name) }
+            length < namesByLength.count
+            && namesByLength[length].contains { $0.ending == ending && equalIgnoringCase($0.name, name) }
         return isNamed || prefixes.contains { name.lowercased().hasPrefix($0) }
     }
 
     /// The names, each in the list at its length.
-    private static let namesByLength: [[String]] = {
+    private static let namesByLength: [[(ending: Ending, name: String)]] = {
         let lengthMax = names.reduce(0) { max($0, $1.utf8.count) }
-        return (0...lengthMax).map { length in names.filter { $0.utf8.count == length } }
+        return (0...lengthMax).map { length in
+            names.filter { $0.utf8.count == length }.map { (Ending($0), $0) }
+        }
     }()
+
+    /// The last bytes of a name, at most eight, in lower case. Names with different endings are different.
+    private struct Ending: Equatable {
+        private let bytes: UInt64
+
+        init(_ name: String) {
+            let utf8 = name.utf8.span
+            var word: UInt64 = 0
+            if utf8.count >= 8 {
+                word = unsafe utf8.bytes.unsafeLoadUnaligned(fromByteOffset: utf8.count - 8, as: UInt64.self)
+            } else {
+                for index in utf8.indices { word = word << 8 | UInt64(utf8[index]) }
+            }
+            // Other characters may become equal, too.
+            bytes = word | 0x2020_2020_2020_2020
+        }
+    }
 
     private static let names = [
         // Content and its negotiation (RFC 9110).

@@ -64,7 +64,7 @@ enum QueueFigures {
                 INSERT INTO claim_queues (id, tenant, session, origin)
                 SELECT -1 - h, 'bench', 'default', 'http://host-' || h || '.example:80'
                 FROM generate_series(0, \(hostCount - 1), 3) AS h WHERE \(count) > \(measuredCount);
-                INSERT INTO hosts (origin, blocked_until)
+                INSERT INTO host_limits (origin, blocked_until)
                 SELECT origin, now() + '1 hour' FROM claim_queues WHERE id < 0;
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
                     next_attempt_at, tenant, session, origin, queue, urgency, spec)
@@ -100,7 +100,7 @@ enum QueueFigures {
         let limited = try StoreBench { connection throws(PostgresError) in
             try connection.execute(
                 script: """
-                    INSERT INTO hosts (origin, connection_limit)
+                    INSERT INTO host_limits (origin, connection_limit)
                     SELECT 'http://host-' || h || '.example:80', 1000
                     FROM generate_series(0, \(hostCount - 1)) AS h; ANALYZE hosts;
                     """)

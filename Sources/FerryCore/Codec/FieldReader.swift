@@ -8,6 +8,9 @@ struct FieldReader {
     let errors: ValidationErrors
     private let view: JSONView
     private let memberCount: Int
+    /// A bit for each length that a name of a member may have, in bytes; the last one for all longer names.
+    /// Most fields of an object are absent, and so are their lengths.
+    private let nameLengths: UInt64
     /// A bit for each of the first 64 members: whether it was read.
     private var readMembers: UInt64 = 0
     /// Whether each further member was read.
@@ -22,8 +25,20 @@ struct FieldReader {
         self.path = path
         self.errors = errors
         view = value
-        memberCount = value.pairs.reduce(0) { count, _ in count + 1 }
+        var (count, lengths) = (0, UInt64(0))
+        for (name, _) in value.pairs {
+            count += 1
+            // The length of a name with escapes is not known yet.
+            lengths |= name.kind == .plainString ? Self.bit(Int(name.end - name.start)) : .max
+        }
+        (memberCount, nameLengths) = (count, lengths)
         if memberCount > 64 { furtherRead = Array(repeating: false, count: memberCount - 64) }
+    }
+
+    private static func bit(_ length: Int) -> UInt64 { 1 << UInt64(min(length, 63)) }
+
+    private func member(_ name: String) -> (place: Int, value: JSONView)? {
+        nameLengths & Self.bit(name.utf8.count) == 0 ? nil : view.member(name)
     }
 
     /// Returns `true` if the member at a place of the object was read.
@@ -40,7 +55,7 @@ struct FieldReader {
     }
 
     /// Returns `true` if the member is present, null included.
-    func has(_ name: String) -> Bool { view.member(name) != nil }
+    func has(_ name: String) -> Bool { member(name) != nil }
 
     /// `true` if a member is null.
     var hasNull: Bool { view.pairs.contains { $0.value.isNull } }
@@ -49,11 +64,11 @@ struct FieldReader {
     var hasUnread: Bool { readMembers.nonzeroBitCount < min(memberCount, 64) || furtherRead.contains(false) }
 
     /// Returns `true` if the member is present and not null.
-    func hasValue(_ name: String) -> Bool { view.member(name)?.value.isNull == false }
+    func hasValue(_ name: String) -> Bool { member(name)?.value.isNull == false }
 
     /// Returns the member unchanged, or `nil` if it is absent.
     mutating func value(_ name: String) -> JSONView? {
-        guard let (place, value) = view.member(name) else { return nil }
+        guard let (place, value) = member(name) else { return nil }
         if place < 64 { readMembers |= 1 << UInt64(place) } else { furtherRead[place - 64] = true }
         return value
     }

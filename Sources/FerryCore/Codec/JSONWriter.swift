@@ -180,8 +180,8 @@ public struct JSONWriter: Sendable {
         self.needsComma = !isName
     }
 
-    /// Returns `true` if `hasEscape` is false for all bytes, eight of which it compares at once. The last eight
-    /// may overlap those before.
+    /// Returns `true` if `hasEscape` is false for all bytes, eight of which it compares at once. The last
+    /// eight may overlap those before.
     private static func needsNoEscape(_ text: Span<UInt8>) -> Bool {
         let bytes = unsafe text.bytes
         let last = bytes.byteCount - 8

@@ -88,7 +88,7 @@ enum QueueFigures {
                 INSERT INTO job_counts (shard, queued, waiting)
                 SELECT 'bench', count(*) FILTER (WHERE state = 'queued'),
                     count(*) FILTER (WHERE state = 'waiting') FROM jobs;
-                ANALYZE jobs; ANALYZE claim_queues; ANALYZE hosts;
+                ANALYZE jobs; ANALYZE claim_queues; ANALYZE host_limits;
                 """)
     }
 
@@ -102,7 +102,7 @@ enum QueueFigures {
                 script: """
                     INSERT INTO host_limits (origin, connection_limit)
                     SELECT 'http://host-' || h || '.example:80', 1000
-                    FROM generate_series(0, \(hostCount - 1)) AS h; ANALYZE hosts;
+                    FROM generate_series(0, \(hostCount - 1)) AS h; ANALYZE host_limits;
                     """)
         }
         let rates = try alternate([free, limited], times: 5, jobCount: 10_000, hostCount: hostCount)

@@ -28,6 +28,8 @@ struct control {
     _Atomic int32_t calls;
     // The call that failed.
     char name[32];
+    // If not empty, only calls with this name are counted.
+    char only[32];
 };
 
 static struct control *control;
@@ -56,7 +58,7 @@ static int is_below(int fd) {
 // 0: the call is made; −1: it is cut short; else its errno. The file is named by `path`, or by `fd`.
 static int fault_of(const char *name, int fd, const char *path, int can_be_short) {
     int before = errno, result = 0;
-    if (control && atomic_load(&control->armed) &&
+    if (control && atomic_load(&control->armed) && (!*control->only || strcmp(name, control->only) == 0) &&
         (path ? strncmp(path, root, strlen(root)) == 0 : is_below(fd))) {
         atomic_fetch_add(&control->calls, 1);
         if (atomic_fetch_sub(&control->countdown, 1) == 1) {

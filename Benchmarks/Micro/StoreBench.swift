@@ -52,6 +52,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
             }
         }
         try store.start(runner: self, observer: self)
+        store.beginWork()
     }
 
     func stop() {
@@ -60,10 +61,15 @@ final class StoreBench: AttemptRunner, CommitObserver {
         timer.withLock { $0.take() }?.join()
     }
 
-    /// Waits until so many jobs have ended since the last call; returns how many have.
+    /// Waits until so many jobs have ended since the last call; returns how many have. Stops the process if
+    /// none ends for a minute.
     func wait(_ count: Int) -> Int {
         var ended = 0
-        while ended < count { ended += finished.wait(milliseconds: 60_000).reduce(0, +) }
+        while ended < count {
+            let more = finished.wait(milliseconds: 60_000).reduce(0, +)
+            guard more > 0 else { fatalError("no job has ended for a minute; \(ended) of \(count) have") }
+            ended += more
+        }
         return ended
     }
 

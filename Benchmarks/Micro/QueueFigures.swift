@@ -64,8 +64,9 @@ enum QueueFigures {
                 INSERT INTO claim_queues (id, tenant, session, origin)
                 SELECT -1 - h, 'bench', 'default', 'http://host-' || h || '.example:80'
                 FROM generate_series(0, \(hostCount - 1), 3) AS h WHERE \(count) > \(measuredCount);
+                INSERT INTO hosts (origin) SELECT origin FROM claim_queues WHERE id < 0;
                 INSERT INTO host_limits (origin, blocked_until)
-                SELECT origin, now() + '1 hour' FROM claim_queues WHERE id < 0;
+                SELECT origin, now() + '1 hour' FROM hosts;
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
                     next_attempt_at, tenant, session, origin, queue, urgency, spec)
                 SELECT ('0190' || lpad(to_hex(n), 12, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid, now(),
@@ -88,7 +89,7 @@ enum QueueFigures {
                 INSERT INTO job_counts (shard, queued, waiting)
                 SELECT 'bench', count(*) FILTER (WHERE state = 'queued'),
                     count(*) FILTER (WHERE state = 'waiting') FROM jobs;
-                ANALYZE jobs; ANALYZE claim_queues; ANALYZE host_limits;
+                ANALYZE jobs; ANALYZE claim_queues; ANALYZE hosts; ANALYZE host_limits;
                 """)
     }
 
@@ -100,9 +101,10 @@ enum QueueFigures {
         let limited = try StoreBench { connection throws(PostgresError) in
             try connection.execute(
                 script: """
-                    INSERT INTO host_limits (origin, connection_limit)
-                    SELECT 'http://host-' || h || '.example:80', 1000
-                    FROM generate_series(0, \(hostCount - 1)) AS h; ANALYZE host_limits;
+                    INSERT INTO hosts (origin)
+                    SELECT 'http://host-' || h || '.example:80' FROM generate_series(0, \(hostCount - 1)) AS h;
+                    INSERT INTO host_limits (origin, connection_limit) SELECT origin, 1000 FROM hosts;
+                    ANALYZE hosts; ANALYZE host_limits;
                     """)
         }
         let rates = try alternate([free, limited], times: 5, jobCount: 10_000, hostCount: hostCount)

@@ -78,8 +78,8 @@ struct FaultTests {
             TemporaryDirectory.remove(directory)
         }
 
-        /// Runs the scenario and counts its file calls, or only those with a name. The call with number `call`
-        /// fails with `error`.
+        /// Runs the scenario and counts its file calls, or only those with a name. The call with number
+        /// `call` fails with `error`.
         func run(
             _ scenario: Scenario, failing call: Int32, named name: String = "", _ error: Int32
         ) throws -> JSON {

@@ -9,8 +9,10 @@ extension JobSpec {
     /// allows it.
     public func isRepeatable(_ method: String) -> Bool { allowsAnyRepetition || Self.isIdempotent(method) }
 
-    /// `true` if the job's own request may be repeated.
-    public var isRequestRepeatable: Bool { isRepeatable(request.method) }
+    /// `true` if the job's own request may be repeated, and so may that to the destination of a copy.
+    public var isRequestRepeatable: Bool {
+        isRepeatable(request.method) && (destination?.server.map { isRepeatable($0.method) } ?? true)
+    }
 
     /// Returns `true` if the method is idempotent (RFC 9110 §9.2.2).
     public static func isIdempotent(_ method: String) -> Bool {

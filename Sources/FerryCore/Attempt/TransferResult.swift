@@ -26,7 +26,7 @@ public struct TransferResult: Sendable, Equatable {
     /// The body of the response to an upload, or `nil` if it had none.
     public var content: Content?
 
-    /// The object that an upload to a store has written, or `nil`.
+    /// The object that an upload to a store has written, or the file that a copied download has; else `nil`.
     public var object: SentObject? {
         get { boxedObject?.value }
         set { boxedObject = newValue.map(Boxed.init) }
@@ -139,8 +139,10 @@ extension TransferResult: StoredFields {
         visitor.shown("content", &content, NoRule(), "Only of an upload whose response had a body.")
         let before = object
         var (url, entityTag, versionID) = (before?.url, before?.entityTag, before?.versionID)
-        visitor.shown("url", &url, .any, "Only of an upload to a store: address of the object.")
-        visitor.shown("etag", &entityTag, .any, "ETag of the object, with its quotes.")
+        visitor.shown(
+            "url", &url, .any,
+            "Only of an upload to a store, and of a download that is copied: address of the object or file.")
+        visitor.shown("etag", &entityTag, .any, "ETag of the object or file, with its quotes.")
         visitor.shown("version_id", &versionID, .any, "Version of the object, in a bucket with versions.")
         if let url, before == nil {
             object = SentObject(url: url, entityTag: entityTag, versionID: versionID)

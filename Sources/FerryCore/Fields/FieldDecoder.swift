@@ -165,6 +165,7 @@ public struct FieldDecoder: FieldVisitor {
             value = standard
             return
         }
+        if json.isNull, traits.isAddition { return }
         let place = FieldPlace(path: reader.path, name: name, context: context)
         let before = value
         let read = mode == .new ? Value.decode(json, rule, place) : value.merging(json, rule, place)

@@ -17,7 +17,8 @@ public struct FieldEncoder: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {
         if traits.isWriteOnly || traits.isStoredOnly && !leavesOutDefaults { return }
-        let isOptional = leavesOutDefaults || traits.isShownOnly || traits.isAlternative
+        let isOptional =
+            leavesOutDefaults || traits.isShownOnly || traits.isAlternative || traits.isAddition
         if isOptional && value.isLeftOut { return }
         writer.name(name)
         let isPlain = leavesOutDefaults && traits.isStoredPlain
@@ -43,7 +44,7 @@ public struct FieldEncoder: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {
         guard var object = value else {
-            if !leavesOutDefaults { writer.member(name, .null) }
+            if !leavesOutDefaults, !traits.isAddition { writer.member(name, .null) }
             return
         }
         writer.name(name)

@@ -108,6 +108,17 @@ extension FieldVisitor {
         value = alternative.value
     }
 
+    /// A field that few objects have: absent if the value is `nil`. Clients cannot change it. `kinds`: of
+    /// jobs that have it.
+    mutating func addition<Value: FieldValue>(
+        _ name: String, _ value: inout Value?, _ rule: Value.Rule, kinds: JobKinds,
+        _ text: @autoclosure () -> String
+    ) {
+        var present = Present(value: value)
+        field(name, &present, rule, .of(.never, kinds: kinds, isAddition: true), text())
+        value = present.value
+    }
+
     /// A field that clients cannot give, and that is absent if the value is `nil`.
     public mutating func shown<Value: FieldValue>(
         _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
@@ -302,6 +313,8 @@ public struct FieldTraits: Sendable {
     public var isStoredOnly: Bool
     /// `true` if bodies give exactly one of the object's fields with this property; the others are not shown.
     public var isAlternative: Bool
+    /// `true` if the field is shown only if it has a value.
+    public var isAddition: Bool
     /// `true` if requests that differ in the field may get other bytes.
     public var identifiesBytes: Bool
     /// Header fields of the request that the field determines unless it has its default value.
@@ -313,7 +326,8 @@ public struct FieldTraits: Sendable {
         from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, isForOthersLater: Bool = false, unit: Unit? = nil, column: String? = nil,
         isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
-        isStoredOnly: Bool = false, isAlternative: Bool = false, identifiesBytes: Bool = false,
+        isStoredOnly: Bool = false, isAlternative: Bool = false, isAddition: Bool = false,
+        identifiesBytes: Bool = false,
         determines: Headers = []
     ) -> Self {
         Self(
@@ -322,7 +336,7 @@ public struct FieldTraits: Sendable {
             column: column, isWriteOnly: isWriteOnly,
             isStoredPlain: isStoredPlain,
             isShownOnly: isShownOnly, isStoredOnly: isStoredOnly, isAlternative: isAlternative,
-            identifiesBytes: identifiesBytes, determines: determines)
+            isAddition: isAddition, identifiesBytes: identifiesBytes, determines: determines)
     }
 
     /// Properties of most fields.

@@ -93,7 +93,8 @@ public final class FieldSchemas {
                     field.traits.isRequired && !(field.traits.isInResumeData && kind != .data)
                         || requiredByRule.contains(name)
                 case .patch, .answer: false
-                case .response: !field.traits.isShownOnly && !field.traits.isAlternative
+                case .response:
+                    !field.traits.isShownOnly && !field.traits.isAlternative && !field.traits.isAddition
                 }
             guard let property = property(field, of: object, use, isRequired: isRequired) else { continue }
             properties.append(JSON.Member(field.name, property))

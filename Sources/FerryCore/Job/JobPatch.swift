@@ -51,6 +51,11 @@ extension JobRequest {
     private mutating func merge(_ patch: JSONView, _ context: FieldContext) {
         let before = self
         FieldDecoder.decode(patch, into: &spec, at: "#", .patch, context)
+        if before.spec.destination?.server != nil, patch["destination"] != nil {
+            context.errors.add(
+                "#/destination", "not_supported",
+                "This cannot be changed after the submission; cancel the job and submit another one.")
+        }
         // Replacing was chosen for the file that the client named, not for a name that the server chooses.
         if before.spec.destination?.isDirectory == false, spec.destination?.isDirectory == true,
             spec.destination?.ifExists == .replace, patch["destination"]?["if_exists"] == nil

@@ -44,7 +44,7 @@ extension JobSpec {
         case .form(var parts, let isList)?:
             parts.replaceSources(jobs)
             source = .form(parts, isList: isList)
-        case .path?, .upload?, .inline?, .object?, nil: break
+        case .path?, .upload?, .inline?, .object?, .server?, nil: break
         }
         request.body?.parts.replaceSources(jobs)
     }
@@ -56,7 +56,7 @@ extension JobSpec {
         case .form(let parts, _)?:
             guard case .inline(let body)? = parts.last?.source else { return nil }
             return body.byteCount
-        case .path?, .job?, .upload?, .object?, nil: return nil
+        case .path?, .job?, .upload?, .object?, .server?, nil: return nil
         }
     }
 }

@@ -82,7 +82,7 @@ extension JobSpec {
         case .form(var parts, let isList)?:
             parts.nameUploads(known)
             source = .form(parts, isList: isList)
-        case .path?, .job?, .inline?, .object?, nil: break
+        case .path?, .job?, .inline?, .object?, .server?, nil: break
         }
         request.body?.parts.nameUploads(known)
     }

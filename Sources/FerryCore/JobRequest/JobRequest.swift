@@ -102,6 +102,7 @@ extension JobSpec {
             connection.sessionToken = credential.sessionToken
             secrets.connection = connection
         }
+        secrets.otherServer = takeOtherServerSecrets()
         secrets.resumePoint = resumePoint
         return secrets
     }
@@ -120,6 +121,7 @@ extension JobSpec {
         }
         checkParts(fields)
         checkObject(fields)
+        checkCopy(fields)
         checkQuestions(fields)
         checkContentType(fields)
         if let point = fields.context.resumePoint { check(point, fields) }

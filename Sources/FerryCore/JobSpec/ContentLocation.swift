@@ -42,7 +42,9 @@ extension JobSpec {
     /// The location of the bytes that the job receives. A path with a slash at its end names a directory: the
     /// response completes it.
     public var contentLocation: ContentLocation {
-        guard let destination, destination.object == nil else { return .managedFile }
+        guard let destination, destination.object == nil, destination.server == nil else {
+            return .managedFile
+        }
         return .namedFile(path: destination.path)
     }
 }

@@ -2,7 +2,8 @@ extension JobSpec {
     /// Destination of a download, of the body of a data job, or of an upload to a store.
     public struct Destination: FieldObject {
         public static let summary =
-            "Where a download or a body is stored, or the object of a store to which an upload is sent."
+            "Where a download or a body is stored; the object of a store to which an upload is sent; or the "
+            + "other server to which a download is sent."
         public static let schemaName = "Destination"
         /// Behavior if the file or object exists.
         public enum IfExists: String, FieldChoice { case replace, fail, rename }
@@ -15,6 +16,12 @@ extension JobSpec {
             set { boxedObject = newValue.map(Boxed.init) }
         }
         private var boxedObject: Boxed<ObjectDestination>?
+        /// The other server to which a download is sent; `nil` for a path.
+        public var server: OtherServer? {
+            get { boxedServer?.value }
+            set { boxedServer = newValue.map(Boxed.init) }
+        }
+        private var boxedServer: Boxed<OtherServer>?
         /// `true` if an upload is sent to an object.
         public var isObject: Bool { boxedObject != nil }
         /// Behavior if the file or object exists.
@@ -30,7 +37,7 @@ extension JobSpec {
         public var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
-            var path = isObject || self.path.isEmpty ? nil : self.path
+            var path = isObject || boxedServer != nil || self.path.isEmpty ? nil : self.path
             visitor.alternative(
                 "path", &path, .destinationPath, change: .whileStopped, kinds: [.download, .data],
                 "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash "
@@ -39,25 +46,47 @@ extension JobSpec {
             visitor.alternative(
                 "s3", &boxedObject, NoRule(), kinds: .upload, isForOthersLater: true,
                 "Object in an S3-compatible store, in place of request.url, which then shows its address.")
-            var url: ObjectURL?
-            visitor.alternative(
-                "url", &url, NoRule(), kinds: .upload, isForOthersLater: true, isWriteOnly: true,
-                "Short form of s3, for Amazon S3: s3://bucket/key.")
+            var server = server
+            OtherServer.fields(
+                &visitor, &server, kind: .download,
+                "Of a download: URL to which the file is sent while it is fetched, http or https. Of an "
+                    + "upload: s3://bucket/key, short for s3, for Amazon S3.")
+            if server != self.server { self.server = server }
             visitor.field(
                 "if_exists", &ifExists, .plain,
                 "What happens if the file or object exists. By default replace, in a directory rename. An "
-                    + "object is never renamed.")
-            visitor.unsupported("method", off: .null)
-            visitor.unsupported("headers", off: .null)
-            visitor.unsupported("header_fields", off: .null)
+                    + "object and a file of another server are never renamed; for fail, the request has "
+                    + "If-None-Match: *.")
         }
+
+        public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+            field == "url" && kind != .download ? OtherServerURL.objectSchema : nil
+        }
+
+        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            kind == .download ? JSON.rules(serverRules) : []
+        }
+
+        private static let serverRules = #"""
+            {
+              "dependentRequired": {
+                "method": ["url"], "headers": ["url"], "header_fields": ["url"], "auth": ["url"]
+              },
+              "if": {"required": ["url"]},
+              "then": {"properties": {"if_exists": {"enum": ["replace", "fail"]}}}
+            }
+            """#
 
         public mutating func check(_ body: FieldDecoder) {
             // A name that the server chooses must not replace an unrelated file.
             if isDirectory, !body.isGiven("if_exists") { ifExists = .rename }
             if isObject, ifExists == .rename {
                 body.fail("if_exists", "not_supported", "An object in a store is replaced, or the job fails.")
+            } else if server != nil, ifExists == .rename {
+                body.fail(
+                    "if_exists", "not_supported", "A file of another server is replaced, or the job fails.")
             }
+            OtherServer.check(server, body)
         }
     }
 }

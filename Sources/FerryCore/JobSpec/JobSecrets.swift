@@ -19,6 +19,12 @@ public struct JobSecrets: Sendable, Equatable {
         set { boxedResumePoint = newValue.map(Boxed.init) }
     }
     private var boxedResumePoint: Boxed<ResumePoint>?
+    /// Secrets of the other server of a copy, or `nil`.
+    public var otherServer: OtherServerSecrets? {
+        get { boxedOtherServer?.value }
+        set { boxedOtherServer = newValue.map(Boxed.init) }
+    }
+    private var boxedOtherServer: Boxed<OtherServerSecrets>?
     /// Creates secrets.
     public init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
         self.headers = headers
@@ -27,7 +33,7 @@ public struct JobSecrets: Sendable, Equatable {
     /// `true` if there are no secrets.
     public var isEmpty: Bool {
         headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedWebhookTLS == nil
-            && boxedConnection == nil && boxedResumePoint == nil
+            && boxedConnection == nil && boxedResumePoint == nil && boxedOtherServer == nil
     }
 }
 

@@ -241,7 +241,7 @@ extension JobSpec {
                   "resumable_upload": {"enum": ["auto", "never"]}
                 }
               },
-              "source": {"properties": {"form": {"type": "null"}}},
+              "source": {"properties": {"form": {"type": "null"}}, "not": {"required": ["url"]}},
               "destination": {"properties": {"if_exists": {"enum": ["replace", "fail"]}}},
               "on_url_expired": {"const": "fail"}, "on_challenge": {"const": "fail"}
             }
@@ -273,6 +273,23 @@ extension JobSpec {
                     "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
                   },
                   "on_challenge": {"const": "fail"},
+                  "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
+                }
+              }
+            },
+            {
+              "if": {
+                "required": ["destination"],
+                "properties": {"destination": {"type": "object", "required": ["url"]}}
+              },
+              "then": {
+                "properties": {
+                  "request": {
+                    "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
+                  },
+                  "resume_data": false, "segments": {"const": 1},
+                  "mirrors": {"maxItems": 0}, "on_challenge": {"const": "fail"},
+                  "on_url_expired": {"const": "fail"},
                   "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
                 }
               }

@@ -63,6 +63,13 @@ extension JobSpec {
         if mirrors.contains(where: { !RedactedURL.hasNoSecrets($0) }) {
             all.append(JSON.Member("mirrors", .array(mirrors.map { .string($0) })))
         }
+        if let server = otherServer {
+            var members: [JSON.Member] = []
+            members.append(url: server.url)
+            members.append(fields: server.headers)
+            let name = kind == .upload ? "source" : "destination"
+            if !members.isEmpty { all.append(JSON.Member(name, .object(members))) }
+        }
         var rest: [JSON.Member] = []
         if let original = self.request.original {
             var members: [JSON.Member] = []
@@ -138,6 +145,10 @@ extension JobSecrets {
             webhookTLS.write(into: &writer)
         }
         connection?.write(into: &writer)
+        if let otherServer {
+            writer.name("other_server")
+            otherServer.write(into: &writer)
+        }
         if let resumePoint {
             writer.name("resume_point")
             resumePoint.write(into: &writer)
@@ -154,13 +165,16 @@ extension JobSecrets {
         webhookHeaders = try stored.secretFields("webhook_headers")
         webhookTLS = stored.object("webhook_tls").map { WebhookTLS($0) }
         connection = ConnectionSecrets(stored)
+        otherServer = try stored.object("other_server").map { (object) throws(StoredJSONError) in
+            try OtherServerSecrets(object)
+        }
         resumePoint = stored.json["resume_point"].flatMap(ResumePoint.init)
     }
 }
 
 extension JSONWriter {
     /// Writes header fields as pairs of name and value.
-    fileprivate mutating func secretFields(_ name: String, _ fields: [JobSpec.Pair]) {
+    mutating func secretFields(_ name: String, _ fields: [JobSpec.Pair]) {
         self.name(name)
         beginArray()
         for field in fields {
@@ -175,7 +189,7 @@ extension JSONWriter {
 
 extension StoredObject {
     /// Reads what `JSONWriter.secretFields` wrote; empty if the member is missing.
-    fileprivate func secretFields(_ name: String) throws(StoredJSONError) -> [JobSpec.Pair] {
+    func secretFields(_ name: String) throws(StoredJSONError) -> [JobSpec.Pair] {
         try array(name).map { (pair) throws(StoredJSONError) in
             guard let pair = pair.array, pair.count == 2, let field = pair[0].string,
                 let value = pair[1].string

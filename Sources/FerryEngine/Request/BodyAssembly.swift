@@ -256,7 +256,8 @@ struct BodyAssembly: Sendable {
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
             return make(.bytes(Array(bytes)), nil, nil)
-        case .form, .object: throw Self.missing("A part of a form cannot be a form or an object of a store.")
+        case .form, .object, .server:
+            throw Self.missing("A part of a form cannot be a form, or a file of another server.")
         }
     }
 
@@ -325,7 +326,7 @@ extension JobSpec {
     fileprivate var needsAssembly: Bool {
         switch source {
         case .job?, .upload?, .form?: true
-        case .path?, .inline?, .object?: false
+        case .path?, .inline?, .object?, .server?: false
         case nil: request.body?.form == .multipart
         }
     }

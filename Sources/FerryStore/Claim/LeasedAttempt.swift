@@ -5,7 +5,7 @@ extension Attempt {
     /// Returns `true` if an earlier attempt was lost with its node and may have sent a request that must not
     /// be sent twice.
     func mayHaveActed(before stored: StoredJob) -> Bool {
-        guard let error = stored.record.storedError, !spec.isRepeatable(spec.request.method) else {
+        guard let error = stored.record.storedError, !spec.isRequestRepeatable else {
             return false
         }
         return error == .attemptLost

@@ -548,7 +548,7 @@ struct DispatcherState {
         guard !later.isEmpty else { return }
         var held: [Attempt] = []
         for attempt in later {
-            if attempt.spec.isRepeatable(attempt.spec.request.method) {
+            if attempt.spec.isRequestRepeatable {
                 held.append(attempt)
             } else if begins(alone: attempt) {
                 queueState.begin([attempt])

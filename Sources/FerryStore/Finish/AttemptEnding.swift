@@ -147,7 +147,8 @@ enum AttemptEnding: Sendable {
                 record.body = result.rejectedBody
             }
         }
-        let isUnkept = attempt.spec.kind == .upload && result.upload == nil
+        let isUnkept =
+            attempt.spec.kind == .upload ? result.upload == nil : attempt.spec.destination?.server != nil
         let leavesBytes = result.leavesBytes && !result.ranFull && !isUnkept
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt, result.upload)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }

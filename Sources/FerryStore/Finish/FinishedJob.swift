@@ -64,7 +64,7 @@ final class FinishedJob: Sendable {
     var isRepeatable: Bool {
         // A spec that cannot be read does not say that the job may run again.
         guard let spec = record.spec else { return false }
-        return spec.isRepeatable(spec.request.method)
+        return spec.isRequestRepeatable
     }
 
     private init(_ record: JobRecord, _ other: FinishedJob) {

@@ -16,7 +16,7 @@ extension JobSpec {
 extension Parameters {
     /// Appends the columns `is_repeatable` and `awaits_host` of a job.
     mutating func appendClaimFlags(of spec: JobSpec) {
-        append(bool: spec.isRepeatable(spec.request.method))
+        append(bool: spec.isRequestRepeatable)
         append(bool: spec.awaitsHost)
     }
 }

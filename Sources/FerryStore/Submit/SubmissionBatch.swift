@@ -133,7 +133,7 @@ struct SubmissionBatch {
     /// Returns `true` if a job under a limit may be held in memory: this node counts connections alone, and
     /// the request may be repeated. A process that dies cannot tell that it has not been sent.
     private func mayHold(_ job: NewJob) -> Bool {
-        guard job.spec.isRepeatable(job.spec.request.method) else { return false }
+        guard job.spec.isRequestRepeatable else { return false }
         let scope = insertion.queueState.scope(of: job)
         return insertion.hostState.connections.mayHold(scope, session: job.spec.session)
     }
@@ -143,7 +143,7 @@ struct SubmissionBatch {
     private mutating func hold(_ due: some Collection<(submission: Int, job: Int)>) {
         let repeatable = due.filter { next in
             let spec = submissions[next.submission].jobs[next.job].spec
-            return spec.isRepeatable(spec.request.method)
+            return spec.isRequestRepeatable
         }
         // A job that cannot be held is queued. It must not wait behind those that are.
         guard let first = repeatable.first.map(place), repeatable.count == due.count,

@@ -141,7 +141,7 @@ extension SubmissionBatch {
 
     private func appendClaimFlags(_ chosen: [Int], to parameters: inout Parameters) {
         let specs = chosen.flatMap { submissions[$0].jobs.map(\.spec) }
-        parameters.appendArray(.bool, specs) { $0.append(bool: $1.isRepeatable($1.request.method)) }
+        parameters.appendArray(.bool, specs) { $0.append(bool: $1.isRequestRepeatable) }
         parameters.appendArray(.bool, specs) { $0.append(bool: $1.awaitsHost) }
     }
 

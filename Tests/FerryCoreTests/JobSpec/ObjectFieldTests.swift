@@ -109,7 +109,10 @@ import Testing
                     + #""destination":{"s3":null}}"#, "#/destination/s3", "wrong_type"
             ),
             (#"{"kind":"download","source":{"url":"s3://bkt"}}"#, "#/source/s3/key", "invalid_value"),
-            (#"{"kind":"download","source":{"url":"ftp://h.example/x"}}"#, "#/source/url", "not_supported"),
+            (
+                #"{"kind":"download","source":{"url":"ftp://h.example/x"},"#
+                    + #""request":{"url":"https://a.example/"}}"#, "#/source/url", "not_supported"
+            ),
             (
                 download(#"{"bucket":"bkt","key":"k"}"#, #","request":{"url":"https://a.example/"}"#),
                 "#/request/url", "invalid_combination"

@@ -54,19 +54,7 @@ extension JobSpec.StoreObject {
 
 /// The short form of an object in Amazon S3: `s3://bucket/key`. `JobRequest` replaces it by the object, so
 /// that decoding meets other URLs only. The key is taken as it is written.
-struct ObjectURL: FieldValue {
-    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ObjectURL? {
-        guard json.string != nil else { return place.failType("a string", json) }
-        return place.fail(
-            "not_supported", "This version of Ferry supports only s3:// URLs here: s3://bucket/key.")
-    }
-    // The object is stored and shown instead.
-    static func restore(_ json: JSON) -> ObjectURL? { nil }
-    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
-    static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [JSON.Member("type", "string"), .pattern("^s3://[A-Za-z0-9][A-Za-z0-9._-]{2,254}/.+$")]
-    }
-
+enum ObjectURL {
     /// Returns the bucket and the key of an `s3` URL; `nil` for other texts.
     static func parts(of text: String) -> (bucket: String, key: String)? {
         guard text.utf8.starts(with: "s3://".utf8) else { return nil }

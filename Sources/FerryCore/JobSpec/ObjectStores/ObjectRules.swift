@@ -98,12 +98,12 @@ extension JobSpec.StoreObject {
 }
 
 extension JSONView {
-    /// `true` if a job has an object of a store, or a URL in its place.
+    /// `true` if a job has an object of a store, or its short form.
     var namesObject: Bool { namesObject(in: "source") || namesObject(in: "destination") }
 
     private func namesObject(in member: String) -> Bool {
         guard let place = self[member] else { return false }
-        return !(place["s3"]?.isNull ?? true) || !(place["url"]?.isNull ?? true)
+        return !(place["s3"]?.isNull ?? true) || place["url"]?.string.flatMap(ObjectURL.parts) != nil
     }
 
     /// Returns a job with the address of its object as URL, unless it names a URL. Replaces an `s3` URL by
@@ -122,7 +122,7 @@ extension JSONView {
             ])
             job = try job.merged(JSON.object([JSON.Member(member, object)]), at: pointer)
         }
-        let members = [job["source"], job["destination"]].compactMap { $0?["s3"] ?? $0?["url"] }
+        let members = [job["source"], job["destination"]].compactMap { $0?["s3"] }
         guard let object = members.first(where: { !$0.isNull }), job["request"]?["url"] == nil,
             job["request"]?.isObject ?? true
         else { return job }

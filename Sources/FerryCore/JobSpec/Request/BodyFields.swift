@@ -173,12 +173,30 @@ extension JobSpec {
         case form([Part], isList: Bool = false)
         /// An object in a store. Only downloads have it.
         case object(Boxed<ObjectSource>)
+        /// A file of another server, which is sent as it is fetched.
+        case server(Boxed<OtherServer>)
     }
 }
 
 extension JobSpec.Source: FieldObject {
     public static let summary = "Source of an upload, or the object of a store that a download fetches."
     public static let schemaName = "Source"
+
+    public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+        field == "url" && kind != .upload ? OtherServerURL.objectSchema : nil
+    }
+
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        kind == .upload ? JSON.rules(serverRules) : []
+    }
+
+    private static let serverRules = #"""
+        {
+          "dependentRequired": {"headers": ["url"], "header_fields": ["url"], "auth": ["url"]},
+          "if": {"required": ["url"]},
+          "then": {"properties": {"form": {"type": "null"}}}
+        }
+        """#
 
     /// Creates a source without path.
     public init() { self = .path("") }
@@ -188,6 +206,7 @@ extension JobSpec.Source: FieldObject {
         file.place(&visitor, kinds: .upload)
         file.upload(&visitor, kinds: .upload)
         file.object(&visitor)
+        file.server(&visitor)
         var form = form
         visitor.object(
             "form", &form, .of(kinds: .upload),
@@ -237,10 +256,17 @@ extension JobSpec.Source: FieldObject {
             "s3", &object, NoRule(), kinds: .download, isForOthersLater: true,
             "Object in an S3-compatible store, in place of request.url, which then shows its address.")
         if let object { self = .object(object) }
-        var url: ObjectURL?
-        visitor.alternative(
-            "url", &url, NoRule(), kinds: .download, isForOthersLater: true, isWriteOnly: true,
-            "Short form of s3, for Amazon S3: s3://bucket/key.")
+    }
+
+    /// Declares the other server that an upload copies from.
+    private mutating func server(_ visitor: inout some FieldVisitor) {
+        var server: JobSpec.OtherServer?
+        if case .server(let own) = self { server = own.value }
+        JobSpec.OtherServer.fields(
+            &visitor, &server, kind: .upload,
+            "Of an upload: URL of a file that is fetched and sent at the same time, http or https. Of a "
+                + "download: s3://bucket/key, short for s3, for Amazon S3.")
+        if let server { self = .server(Boxed(server)) }
     }
 
     /// The source without the form around it.
@@ -253,6 +279,12 @@ extension JobSpec.Source: FieldObject {
     }
 
     public mutating func check(_ body: FieldDecoder) {
+        var server: JobSpec.OtherServer?
+        if case .server(let own) = file { server = own.value }
+        JobSpec.OtherServer.check(server, body)
+        if server != nil, case .form = self {
+            body.fail("form", "invalid_combination", "A file of another server is sent as the whole body.")
+        }
         let payload: [UInt8]
         switch self {
         case .form(var parts, let isList):
@@ -265,14 +297,14 @@ extension JobSpec.Source: FieldObject {
         case .inline(var own):
             payload = own.takePayload()
             self = .inline(own)
-        case .path, .job, .upload, .object: return
+        case .path, .job, .upload, .object, .server: return
         }
         if hasPayload { body.context.payload = payload }
     }
 
     var hasPayload: Bool {
         switch self {
-        case .path, .job, .upload, .object: false
+        case .path, .job, .upload, .object, .server: false
         case .inline: true
         case .form(let parts, _): parts.contains { $0.source.hasPayload }
         }

@@ -1,0 +1,66 @@
+// The two ends of a copy between servers.
+
+extension Attempt {
+    /// The two requests of a copy between servers, as a download and an upload of their own; `nil` for other
+    /// jobs. Each has the job's rules for retries, redirects, timeouts, speed and its proxy. Of the TLS
+    /// settings only the authorities and the versions hold for the other server.
+    public var copy: (source: Attempt, target: Attempt)? {
+        guard let other = spec.otherServer else { return nil }
+        // The URL was accepted at the submission; else the row is damaged, and the attempt fails without it.
+        guard let spec = spec.ofOtherServer(other) else { return nil }
+        let url = spec.request.webURL
+        let attempt = Attempt(
+            job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
+            tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: spec, storedSpec: storedSpec,
+            secrets: secrets.ofOtherServer, payload: nil, origin: url.origin,
+            scopePath: RequestScope.path(of: url, credentials: nil), traceparent: traceparent,
+            retryOf: retryOf, isCancelRequested: isCancelRequested, home: home,
+            nextRequest: spec.kind == .upload ? nextRequest : nil)
+        return spec.kind == .upload ? (self, attempt) : (attempt, self)
+    }
+}
+
+extension JobSpec {
+    /// Returns the spec of the request to the other server; `nil` if its URL is damaged.
+    fileprivate func ofOtherServer(_ other: OtherServer) -> JobSpec? {
+        var spec = self
+        let isTarget = kind == .download
+        spec.kind = isTarget ? .upload : .download
+        (spec.source, spec.destination) = (nil, nil)
+        var request = RequestSpec()
+        // `nil` stands for any damage.
+        guard (try? request.setURL(other.url)) != nil else { return nil }
+        request.method = other.method
+        request.headers = other.headers
+        request.timeoutForRequest = self.request.timeoutForRequest
+        var connection = self.request.connection ?? .standard
+        connection.authentication = other.authentication
+        connection.tls?.clientCertificate = Secret()
+        connection.tls?.clientKey = Secret()
+        connection.tls?.pins = []
+        request.connection = connection
+        spec.request = request
+        spec.accept = Acceptance()
+        (spec.onChallenge, spec.onURLExpired) = (.fail, .fail)
+        if spec.redirects.policy == .ask { spec.redirects.policy = .follow }
+        spec.answers = nil
+        if isTarget {
+            spec.request.idempotencyKey = self.request.idempotencyKey
+            if destination?.ifExists == .fail { spec.request.headers.append(Pair("If-None-Match", "*")) }
+        }
+        return spec
+    }
+}
+
+extension JobSecrets {
+    fileprivate var ofOtherServer: JobSecrets {
+        var secrets = JobSecrets(headers: otherServer?.headers ?? [])
+        var connection = self.connection ?? ConnectionSecrets()
+        connection.password = otherServer?.password
+        connection.token = otherServer?.token
+        (connection.clientCertificate, connection.clientKey) = (nil, nil)
+        (connection.secretAccessKey, connection.sessionToken) = (nil, nil)
+        secrets.connection = connection
+        return secrets
+    }
+}

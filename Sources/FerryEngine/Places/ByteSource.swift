@@ -7,6 +7,8 @@ protocol ByteSource: AnyObject, Sendable {
     var byteCount: Int64? { get }
     /// The first byte that can be read again; `nil` if each byte can be read only once.
     var rereadableFrom: Int64? { get }
+    /// Whether the bytes come in order only, as they are fetched: reading them again begins at byte 0.
+    var isStream: Bool { get }
     /// Text that contents which have been at its location share only if they have the same bytes; `nil` if
     /// the place does not tell.
     var identity: String? { get }
@@ -25,6 +27,10 @@ protocol ByteSource: AnyObject, Sendable {
     func whenReadable(_ body: @escaping @Sendable () -> Void)
     /// Throws `source_changed` if the bytes are known to have changed since the source was opened.
     func checkUnchanged() throws(TransferError)
+}
+
+extension ByteSource {
+    var isStream: Bool { false }
 }
 
 /// Result of a read of a `ByteSource`.

@@ -21,11 +21,15 @@ struct BodyContents: Sendable {
     var subject: Int?
     /// Media type that belongs to the bytes; `nil` if only the job names one.
     var contentType: String?
+    /// Codings of the bytes (RFC 9110 §8.4); `nil` for none.
+    var contentEncoding: String?
     /// Boundary of a multipart body; `nil` for others.
     var boundary: String?
     /// Length and digest of the subject as far as they are known from its source. What the job demands takes
     /// precedence.
     var integrity = JobSpec.Integrity()
+    /// Digests of the subject that its server has announced.
+    var announced: [ExpectedDigest] = []
 
     init(_ pieces: [Piece], subject: Int?) {
         self.pieces = pieces
@@ -47,6 +51,12 @@ struct BodyContents: Sendable {
         return hexEncoded(Digest.of(Array(parts.joined(separator: " ").utf8)))
     }
 
+    /// The source of the subject, if it is a stream.
+    var stream: (any ByteSource)? {
+        guard let subject, case .source(let source) = pieces[subject], source.isStream else { return nil }
+        return source
+    }
+
     /// `nil` if the length of a piece is not known.
     var byteCount: Int64? {
         var total: Int64 = 0
@@ -63,10 +73,14 @@ final class BodyReader {
     /// `nil` if only the end of the body tells.
     let byteCount: Int64?
     let contentType: String?
+    let contentEncoding: String?
     let digests: Digests
     private let pieces: [BodyContents.Piece]
     private let subject: Int?
     private let tail: DigestTail?
+    /// The source of the subject, if it is a stream: its bytes are hashed as they are read, and verified
+    /// before the last of them is passed on.
+    private let stream: (any ByteSource)?
     /// Digests of the subject, if they are known before it is sent; it is not hashed again then.
     private(set) var payload: PayloadDigests?
     /// Bytes before the next one to be sent.
@@ -81,9 +95,11 @@ final class BodyReader {
     init(_ contents: BodyContents, digests: Digests, makeTail: (DigestTail.Bytes, Digests) -> DigestTail) {
         byteCount = contents.byteCount
         contentType = contents.contentType
+        contentEncoding = contents.contentEncoding
         pieces = contents.pieces
         subject = contents.subject
         self.digests = digests
+        stream = contents.stream
         if let subject, case .source(let source) = pieces[subject],
             source.byteCount ?? 0 > EngineLimits.inlineDigestByteCountMax, let file = source.hashable
         {
@@ -102,13 +118,17 @@ final class BodyReader {
     var isSent: Bool {
         (selection?.upperBound ?? byteCount).map { sent == $0 } ?? (index == pieces.count)
     }
-    /// Whether each byte can be read again, and their number is known.
+    /// Whether each byte can be read again, and their number is known. A stream may have other bytes then,
+    /// unless its server tells one content from another.
     var isResumable: Bool {
         byteCount != nil
             && pieces.allSatisfy {
-                if case .source(let source) = $0 { source.rereadableFrom == 0 } else { true }
+                guard case .source(let source) = $0 else { return true }
+                return source.rereadableFrom == 0 && !(source.isStream && source.identity == nil)
             }
     }
+    /// Whether bytes of a stream are still to be hashed, although the current request has none of them.
+    var hasUnhashed: Bool { stream != nil && payload == nil }
 
     /// The only source of the body, if any range of its bytes can be read and hashed at any time; else `nil`.
     var divisible: (source: any ByteSource, bytes: DigestTail.Bytes)? {
@@ -136,9 +156,14 @@ final class BodyReader {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[filled...])
             switch try readPiece(into: rest) {
             case .bytes(0):
+                if index == subject, stream != nil, payload == nil { try verifyStream() }
                 index += 1
                 offset = 0
-            case .bytes(let count): filled += count
+            case .bytes(let count):
+                filled += count
+                if index == subject, stream != nil, payload == nil, offset == pieces[index].byteCount {
+                    try verifyStream()
+                }
             case .none where filled == 0: return .none
             case .none:
                 sent += Int64(filled)
@@ -167,7 +192,9 @@ final class BodyReader {
             count = min(target.count, bytes.count - Int(offset))
             target.copyBytes(from: bytes[Int(offset)..<(Int(offset) + count)])
         case .source(let source):
-            guard case .bytes(let found) = try source.read(into: target, at: offset) else { return .none }
+            guard try hashSkipped(target),
+                case .bytes(let found) = try source.read(into: target, at: offset)
+            else { return .none }
             count = found
         }
         offset += Int64(count)
@@ -178,6 +205,49 @@ final class BodyReader {
             digests.update(UnsafeRawBufferPointer(rebasing: target[..<count]))
         }
         return .bytes(count)
+    }
+
+    /// Reads and hashes the bytes of a stream before the next one to send, as far as that has not happened.
+    /// `scratch` may change. Returns `false` if they have not come yet.
+    private func hashSkipped(_ scratch: UnsafeMutableRawBufferPointer) throws(TransferError) -> Bool {
+        guard index == subject, payload == nil, let stream else { return true }
+        return try hash(stream, upTo: offset, scratch)
+    }
+
+    private func hash(
+        _ stream: any ByteSource, upTo end: Int64, _ scratch: UnsafeMutableRawBufferPointer
+    ) throws(TransferError) -> Bool {
+        while digests.byteCount < end {
+            let most = Int(min(Int64(scratch.count), end - digests.byteCount))
+            let rest = UnsafeMutableRawBufferPointer(rebasing: scratch[..<most])
+            guard case .bytes(let count) = try stream.read(into: rest, at: digests.byteCount) else {
+                return false
+            }
+            guard count > 0 else { return true }
+            digests.update(UnsafeRawBufferPointer(rebasing: rest[..<count]))
+        }
+        return true
+    }
+
+    /// Hashes the rest of a stream, of which the server has all bytes. Returns `false` if some have not come
+    /// yet: `whenHashable` tells when they have. Throws as `read`.
+    func hashRest() throws(TransferError) -> Bool {
+        guard let stream, payload == nil else { return true }
+        let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: 65_536, alignment: 1)
+        defer { scratch.deallocate() }
+        guard try hash(stream, upTo: stream.byteCount ?? .max, scratch) else { return false }
+        try verifyStream()
+        return true
+    }
+
+    /// Calls `body` as soon as `hashRest` can go on.
+    func whenHashable(_ body: @escaping @Sendable () -> Void) { stream?.whenReadable(body) }
+
+    /// All bytes of the stream are hashed. Throws `size_mismatch` or `digest_mismatch` before the last ones
+    /// are sent.
+    private func verifyStream() throws(TransferError) {
+        let byteCount = digests.byteCount
+        payload = PayloadDigests(sha256: try digests.finish(), checksum: nil, byteCount: byteCount)
     }
 
     /// Hashes the subject without sending it. Throws as `read`. Call before the first `read`.
@@ -194,7 +264,8 @@ final class BodyReader {
 
     /// Hashes the first bytes of the subject, of which none are hashed unless a file thread does it.
     private func hash(upTo end: Int64) throws(TransferError) {
-        guard let subject, payload == nil else { return }
+        // `read` hashes a stream.
+        guard let subject, payload == nil, stream == nil else { return }
         if let tail { return tail.advance(to: min(end, subjectByteCount)) }
         switch pieces[subject] {
         case .bytes(let bytes): bytes.prefix(Int(end)).withUnsafeBytes { digests.update($0) }
@@ -223,6 +294,7 @@ final class BodyReader {
         guard sent != start else { return }
         try check()
         for case .source(let source) in pieces where source.rereadableFrom != 0 { throw .notReadableAgain }
+        if stream != nil { payload = nil }
         if tail == nil, subject != nil, payload == nil { digests.reset() }
         sent = start
         index = 0

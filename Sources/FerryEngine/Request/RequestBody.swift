@@ -45,7 +45,10 @@ struct RequestBody {
                 .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
                 isRetryable: false)
         }
-        let digests = Digests(integrity, isRepeatable: false, additional: spec.storeChecksum)
+        // The server of a stream may have the right bytes later.
+        let digests = Digests(
+            integrity, announced: contents.announced, isRepeatable: contents.stream != nil,
+            additional: spec.storeChecksum)
         source = BodyReader(contents, digests: digests) { file, digests in
             DigestTail(file, digests, fileThreads: fileThreads) {}
         }
@@ -111,6 +114,15 @@ struct RequestBody {
     func rewind() throws(TransferError) { try source?.rewind() }
 
     // MARK: After the last request
+
+    /// Whether bytes of a stream are still to be hashed that the server has already.
+    var hasUnhashed: Bool { source?.hasUnhashed ?? false }
+
+    /// Hashes them. As `BodyReader.hashRest`.
+    func hashRest() throws(TransferError) -> Bool { try source?.hashRest() ?? true }
+
+    /// Calls `body` once, on any thread, as soon as `hashRest` can go on.
+    func whenHashable(_ body: @escaping @Sendable () -> Void) { source?.whenHashable(body) }
 
     /// Throws `source_changed` unless the files are what they were when they were opened.
     func check() throws(TransferError) { try source?.check() }

@@ -99,7 +99,7 @@ struct RequestBuilder: Sendable {
         request.body = hop.sendsBody ? body.map(\.length) ?? .known(0) : .none
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
         request.headers = headers(
-            attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
+            attempt, hop, body: body, asksForCodings: codings != nil)
         request.headers += resuming
         if let object = spec.storeObject {
             var payload = hop.sendsBody ? body?.payload : nil
@@ -178,7 +178,7 @@ struct RequestBuilder: Sendable {
     }
 
     private func headers(
-        _ attempt: Attempt, _ hop: Hop, contentType: String?, asksForCodings: Bool
+        _ attempt: Attempt, _ hop: Hop, body: BodyReader?, asksForCodings: Bool
     ) -> [TransferRequest.Header] {
         let spec = attempt.spec
         var headers: [TransferRequest.Header] = []
@@ -231,7 +231,10 @@ struct RequestBuilder: Sendable {
             // `tracestate` belongs to Ferry's own trace, not to one that the job names.
             if !named.contains("traceparent") { add("tracestate", trace.state) }
         }
-        if hop.describesBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
+        if hop.describesBody {
+            add("Content-Type", body?.contentType ?? Self.contentType(spec))
+            add("Content-Encoding", body?.contentEncoding)
+        }
         return headers
     }
 

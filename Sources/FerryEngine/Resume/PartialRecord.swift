@@ -34,6 +34,9 @@ enum Validator: Sendable, Equatable {
         self = .lastModified(dates[0])
     }
 
+    /// The entity tag; `nil` for a date.
+    var entityTag: FieldOctets? { if case .entityTag(let tag) = self { tag } else { nil } }
+
     /// Whether a response has the same validator. `false` if it has none.
     func matches(_ head: ResponseHead) -> Bool {
         switch self {

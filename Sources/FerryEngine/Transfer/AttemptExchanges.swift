@@ -43,6 +43,8 @@ enum ExchangeReply: Sendable {
     case partHashed(Int, Result<PartDigests, TransferError>)
     /// The source of the body has bytes again.
     case bodyReadable
+    /// The body needs something of the source of a copy.
+    case sourceDemanded(BytePipe.Demand)
     /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node
     /// holds the lease of the attempt.
     case marked(isHeld: Bool)

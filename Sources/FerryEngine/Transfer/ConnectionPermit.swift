@@ -12,11 +12,14 @@ struct ConnectionPermit {
     }
 
     /// `true` while the attempt has its connection to its job's own origin.
-    private var hasOwn = true
+    private var hasOwn: Bool
     /// The scope of another origin to which the attempt may connect.
     private var granted: RequestScope?
     /// The scope that the current request waits for.
     private var asked: (scope: RequestScope, isFresh: Bool)?
+
+    /// `hasOwn`: `false` if the lease permits a connection to another origin, the other end of a copy.
+    init(hasOwn: Bool = true) { self.hasOwn = hasOwn }
 
     /// Decides whether the current request may connect. `isFresh`: as in `AttemptMachine.Action.start`.
     mutating func ask(for attempt: Attempt, _ hop: Hop, isFresh: Bool, on loop: EngineLoop) -> Decision {

@@ -59,6 +59,8 @@ final class HTTPExchange: EasyDelegate {
     private let multi: CurlMulti
     private var context: EngineContext { running.context }
 
+    /// The attempt at the other end of a copy, if this is its request.
+    private var other: Attempt?
     /// The request that runs, or comes next.
     var hop: Hop
     /// libcurl's transfer while it uses a connection for the exchange, or may wait for one.
@@ -77,21 +79,27 @@ final class HTTPExchange: EasyDelegate {
     /// Seconds for which an unwanted body has been read.
     private var unwantedSeconds = 0
 
-    init(_ hop: Hop, of running: RunningAttempt, for owner: any ExchangeOwner) {
+    /// `attempt`: whose request it is, if that is not the running one.
+    init(_ hop: Hop, of running: RunningAttempt, for owner: any ExchangeOwner, as attempt: Attempt? = nil) {
         self.hop = hop
         self.running = running
+        other = attempt
         self.owner = owner
         multi = running.loop.multi
-        speed = LowSpeedWatch(running.attempt.spec.lowSpeed, running.context.lowSpeed)
+        speed = LowSpeedWatch((attempt ?? running.attempt).spec.lowSpeed, running.context.lowSpeed)
         lastActivity = multi.now
     }
 
     private var now: Int64 { multi.now }
+    private var attempt: Attempt { other ?? running.attempt }
+
+    /// Uses the edited fields of the job.
+    func use(_ edited: Attempt) { other = edited }
 
     /// Head of the response; `nil` until it is complete.
     var head: ResponseHead? { reader.head }
 
-    var repetition: RequestRepetition { RequestRepetition(running.attempt.spec, hop) }
+    var repetition: RequestRepetition { RequestRepetition(attempt.spec, hop) }
 
     // MARK: Begin and end
 
@@ -147,7 +155,6 @@ final class HTTPExchange: EasyDelegate {
     /// Notes a failure for operators.
     func note(_ error: CurlError) {
         running.trace.note(.init(curlCode: error.code, curlMessage: error.text, osError: error.osError))
-        let attempt = running.attempt
         context.logger.debug(
             "request failed",
             metadata: ["job.id": "\(attempt.job)", "attempt": "\(attempt.number)", "cause": "\(error)"])
@@ -160,7 +167,7 @@ final class HTTPExchange: EasyDelegate {
         }
         let facts = TransportContext(
             hasHead: head != nil, isRepeatable: repetition.maySendTwice, sentWholeBody: owner.hasSentBody,
-            proxy: context.builder.proxyScheme(running.attempt, hop.url), isSecure: hop.url.scheme == .https,
+            proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https,
             host: hop.url.host)
         return transportFailure(failure.error, failure.outcome.info, facts)
     }
@@ -175,7 +182,7 @@ final class HTTPExchange: EasyDelegate {
     /// Takes a response that came while the body was being sent, before the server closed the connection:
     /// libcurl reports only that it was closed.
     func takeUnread(_ bytes: [UInt8]) {
-        guard reader.head == nil, hop.sendsBody, !running.attempt.answersChallenges(of: hop),
+        guard reader.head == nil, hop.sendsBody, !attempt.answersChallenges(of: hop),
             bytes.starts(with: "HTTP/1.".utf8), let head = reader.take(unread: bytes)
         else { return }
         _ = owner.take(head)
@@ -183,10 +190,10 @@ final class HTTPExchange: EasyDelegate {
 
     // MARK: libcurl's callbacks while the request is sent
 
-    func nameResolved() { context.noteResolved(hop.url, for: running.attempt) }
+    func nameResolved() { context.noteResolved(hop.url, for: attempt) }
 
     private func allows(_ address: SocketAddress) -> Bool {
-        context.allows(address, for: running.attempt, hop.url)
+        context.allows(address, for: attempt, hop.url)
     }
 
     func willConnect(to address: SocketAddress) -> Bool {
@@ -250,7 +257,6 @@ final class HTTPExchange: EasyDelegate {
         // (RFC 9112 §9.8), or something else proves it.
         if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.requireCloseNotify() }
         if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
-        let attempt = running.attempt
         guard !attempt.mayBeAnswered(head, of: hop) else {
             reader.hold()
             return true
@@ -280,7 +286,7 @@ final class HTTPExchange: EasyDelegate {
         let hop = hop
         return .init(
             hop: hop, isOwn: hop.isSame(as: running.own),
-            hidesRemote: context.builder.usesServiceProxy(running.attempt, hop.url))
+            hidesRemote: context.builder.usesServiceProxy(attempt, hop.url))
     }
 
     /// Measurements of the request that runs; `nil` if none does.
@@ -335,7 +341,7 @@ final class HTTPExchange: EasyDelegate {
         unwantedSeconds = transfer != nil && isUnwanted ? unwantedSeconds + 1 : 0
         guard let transfer else { return nil }
         guard unwantedSeconds <= EngineLimits.discardSecondsMax else { return .enoughUnwanted }
-        let timeout = running.attempt.spec.request.timeoutForRequest
+        let timeout = attempt.spec.request.timeoutForRequest
         if idleTime > Int64(timeout * 1e9) {
             return .slow(
                 TransferError(

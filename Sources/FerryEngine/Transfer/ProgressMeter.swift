@@ -30,6 +30,11 @@ final class ProgressMeter: Sendable {
         measured.add(count, ordering: .relaxed)
         received.store(count, ordering: .relaxed)
     }
+    /// Counts bytes that are sent on as progress; their speed is that of sending.
+    func fetched(_ count: Int64) {
+        measured.add(count - bytesReceived, ordering: .relaxed)
+        set(received: count)
+    }
     func resumedAt(_ offset: Int64) { resumed.store(offset, ordering: .relaxed) }
     var resumedAtOffset: Int64? {
         let offset = resumed.load(ordering: .relaxed)

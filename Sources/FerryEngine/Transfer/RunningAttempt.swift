@@ -6,7 +6,12 @@ import Sys
 /// An attempt that a loop runs: passes events to its machine, and carries out the machine's actions, with its
 /// exchanges and the sink of its content. Loop thread only.
 final class RunningAttempt {
+    /// The attempt whose requests go to the job's target: for a copy, the end that gets the bytes.
     private(set) var attempt: Attempt
+    /// The attempt as it was leased, and reported.
+    private(set) var leased: Attempt
+    /// The end of a copy that the bytes come from; `nil` for other jobs.
+    private(set) var source: Attempt?
     let key: AttemptKey
     let progress: ProgressMeter
     unowned let loop: EngineLoop
@@ -40,7 +45,9 @@ final class RunningAttempt {
     private let resourceDeadline: Int64
 
     init(_ assigned: AssignedAttempt, on loop: EngineLoop) {
-        attempt = assigned.attempt
+        leased = assigned.attempt
+        let copy = assigned.attempt.copy
+        (attempt, source) = (copy?.target ?? assigned.attempt, copy?.source)
         key = AttemptKey(assigned.attempt)
         progress = assigned.progress
         isBulk = assigned.placement.isBulk
@@ -48,7 +55,7 @@ final class RunningAttempt {
         self.loop = loop
         let now = loop.multi.now
         slot = HeldSlot(since: now)
-        own = .init(attempt.spec.request)
+        own = .init(leased.spec.request)
         let startedAt = loop.context.clock.now()
         trace = AttemptTraceBuilder(startedAt: startedAt, own: own)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
@@ -110,7 +117,11 @@ final class RunningAttempt {
     }
 
     /// Uses the edited fields of the job from now on.
-    func apply(_ edit: AttemptEdit) { attempt = attempt.edited(by: edit) }
+    func apply(_ edit: AttemptEdit) {
+        leased = leased.edited(by: edit)
+        let copy = leased.copy
+        (attempt, source) = (copy?.target ?? leased, copy?.source)
+    }
 
     func becomeBulk() {
         guard !isBulk else { return }

@@ -28,9 +28,11 @@ final class SerialExchanges: AttemptExchanges {
     private var expects = true
     /// Fields of the job that the next request uses; `nil` if they have not changed.
     var edit: AttemptEdit?
-    private var permit = ConnectionPermit()
+    private var permit: ConnectionPermit
     var mark = RequestMarkState.none
 
+    /// Fetches the body of a copy; `nil` for other jobs.
+    private(set) var source: SourceExchange?
     /// Puts the body together, until its reply has come.
     private var assembly: BodyAssembly?
     var body = RequestBody()
@@ -55,6 +57,7 @@ final class SerialExchanges: AttemptExchanges {
 
     init(of running: RunningAttempt) {
         self.running = running
+        permit = ConnectionPermit(hasOwn: running.isLeasedForTarget)
         response = ResponseBody(running.attempt.spec.request.acceptEncoding)
         continuation = BodyContinuation(running.attempt.spec)
     }
@@ -111,9 +114,12 @@ final class SerialExchanges: AttemptExchanges {
         case .discardBytes:
             if content?.earlier != nil { progress.set(received: 0) }
             continuation.forget()
-        case .report: permit.end(for: attempt, on: loop)
+        case .report:
+            source?.stop()
+            permit.end(for: attempt, on: loop)
         case .keepBytes: keepsUpload = true
-        case .revokeStorage, .leave: break
+        case .revokeStorage: if hashesRest { running.handle(.revoked) }
+        case .leave: break
         }
     }
 
@@ -122,6 +128,11 @@ final class SerialExchanges: AttemptExchanges {
     /// Opens the body, and looks for the bytes of earlier attempts.
     func begin() throws(TransferError) {
         changeRate(attempt.spec.bytesPerSecondMax)
+        if let from = running.source {
+            source = SourceExchange(from, of: self, hasConnection: !running.isLeasedForTarget)
+            exchange.hop.sendsBody = !exchange.hop.hasDroppedBody
+            return running.handle(.prepared)
+        }
         if let assembly = BodyAssembly(attempt, context) {
             let (key, onLoop) = (running.key, loop.runner)
             self.assembly = assembly
@@ -136,7 +147,8 @@ final class SerialExchanges: AttemptExchanges {
         switch reply {
         case .bodyOpened(let contents): opened(contents)
         case .bodyHashed(let digests): hashed(digests)
-        case .bodyReadable: exchange.resume()
+        case .bodyReadable: if !hashesRest { exchange.resume() } else { store() }
+        case .sourceDemanded(let demand): source?.take(demand)
         case .marked(let isHeld): marked(isHeld: isHeld)
         case .placeCaughtUp: placeCaughtUp()
         // Only parts wait for that.
@@ -178,7 +190,7 @@ final class SerialExchanges: AttemptExchanges {
         }
     }
 
-    private func open(_ contents: BodyContents) throws(TransferError) {
+    func open(_ contents: BodyContents) throws(TransferError) {
         try body.open(contents, of: attempt.spec, context.fileThreads)
         exchange.hop.sendsBody = !exchange.hop.hasDroppedBody
         try beginUpload(contents)
@@ -212,7 +224,8 @@ final class SerialExchanges: AttemptExchanges {
 
     // MARK: Sending the request
 
-    private func start(fresh: Bool) {
+    func start(fresh: Bool) {
+        if let source, source.isOpening, exchange.hop.sendsBody { return source.begin() }
         if first == nil { first = exchange.hop }
         response.reset()
         applyEdit()
@@ -277,7 +290,8 @@ final class SerialExchanges: AttemptExchanges {
         self.edit = nil
         let before = attempt.spec.request
         running.apply(edit)
-        let request = edit.spec.request
+        if let from = running.source { source?.adopt(from) }
+        let request = attempt.spec.request
         // No response could prove that the earlier bytes belong to this request.
         if PartialRecord.identity(of: request) != PartialRecord.identity(of: before) { dropBytes() }
         exchange.hop.digest = nil
@@ -365,7 +379,7 @@ final class SerialExchanges: AttemptExchanges {
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
         guard !running.isEnded,
             let (decision, isFresh) = permit.answered(grant, at: scope, for: attempt)
-        else { return false }
+        else { return !running.isEnded && source?.connectionAnswered(grant, at: scope) ?? false }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
         return true
     }
@@ -394,6 +408,7 @@ final class SerialExchanges: AttemptExchanges {
         if let now, let pacing = exchange.pacing, now.holds(like: pacing) { return exchange.resume() }
         exchange.pace(now)
         exchange.resume()
+        source?.limitsChanged()
     }
 
     // MARK: State for the loop
@@ -402,8 +417,10 @@ final class SerialExchanges: AttemptExchanges {
 
     var activity: ExchangeActivity {
         ExchangeActivity(
-            idleTime: waitsSince.map { loop.multi.now - $0 } ?? exchange.idleTime,
-            isConnecting: exchange.isConnecting, waitsForServer: waitsSince != nil || exchange.isReading,
+            idleTime: waitsSince.map { loop.multi.now - $0 }
+                ?? max(exchange.idleTime, source?.exchange.idleTime ?? 0),
+            isConnecting: exchange.isConnecting || source?.exchange.isConnecting ?? false,
+            waitsForServer: waitsSince != nil || exchange.isReading || source?.exchange.isReading ?? false,
             waitsForPlace: response.waitsForDigest)
     }
 
@@ -418,6 +435,7 @@ final class SerialExchanges: AttemptExchanges {
         } catch {
             guard dropRejectedBody() else { return running.handle(.bodyRefused(error)) }
         }
+        source?.secondPassed(seconds)
         let trouble = exchange.secondPassed(seconds, isUnwanted: running.isDiscarding && !response.isTaken)
         if running.endIfOverdue(now, exchange.phase) { return }
         switch trouble {

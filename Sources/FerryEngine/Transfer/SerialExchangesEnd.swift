@@ -95,6 +95,7 @@ extension SerialExchanges {
         let isDelimited = exchange.head?.isDelimited(exchange.hop.method) ?? false
         let isRejected = running.rejection != nil
         do throws(TransferError) {
+            if attempt.spec.kind == .upload, sent == nil, !isRejected, try !hasHashedRest() { return }
             if sent == nil, !isRejected { try body.check() }
             if attempt.spec.kind == .upload, sent == nil, !isRejected {
                 let (key, onLoop) = (running.key, loop.runner)
@@ -119,8 +120,10 @@ extension SerialExchanges {
         }
     }
 
-    /// The object as its store describes it; `nil` for other uploads.
+    /// The object as its store, or the target of a download that is copied, describes it; `nil` for other
+    /// uploads.
     private var sentObject: TransferResult.SentObject? {
+        if let copied { return copied }
         guard attempt.spec.isSentToStore, let object = attempt.spec.storeObject, let head = exchange.head,
             let url = object.address(exchange.hop.store?.value.correction)
         else { return nil }
@@ -144,14 +147,19 @@ extension SerialExchanges {
     }
 
     func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
-        let (head, hop) = (exchange.head, exchange.hop)
+        var (head, hop) = (exchange.head, exchange.hop)
         var shown = head?.response(from: hop.url)
         shown?.bodyExcerpt = response.excerptText
+        if let refused = source?.refused {
+            (head, hop) = (refused.head, refused.hop)
+            shown = refused.response
+        }
         // Whether a failure says nothing about the job's own host.
-        let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
+        let failedAt = source.flatMap { $0.failure == nil ? nil : $0.exchange.hop } ?? hop
+        let isElsewhere = attempt.hasOwnProxy || failedAt.url.origin != running.leased.origin
         return AttemptResult(
-            attempt: attempt,
-            outcome: repetition.permitted(outcome, mayHaveReached: exchange.mayHaveReached),
+            attempt: running.leased,
+            outcome: repetition.permitted(explained(outcome), mayHaveReached: exchange.mayHaveReached),
             response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
             trace: running.trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
             endedAtOtherHost: isElsewhere || running.trace.diagnostics.isOwnShortage,

@@ -111,7 +111,8 @@ extension SerialExchanges: ExchangeOwner {
     /// Whether the response is to a request that the job no longer sends, and the edited one may be sent in
     /// its place.
     private var isOutdated: Bool {
-        edit.map { $0.changesRequest(of: attempt) && repetition.mayTryAgain(mayHaveReached: true) } ?? false
+        edit.map { $0.changesRequest(of: running.leased) && repetition.mayTryAgain(mayHaveReached: true) }
+            ?? false
     }
 
     private func carryOut(
@@ -120,8 +121,10 @@ extension SerialExchanges: ExchangeOwner {
         switch judgement {
         case .take(let body):
             hasBegunAgain = false
-            // An upload keeps the response's body, if it has one.
-            if attempt.spec.kind != .upload || head.hasBody(exchange.hop.method) && body.total != 0 {
+            // An upload keeps the response's body, if it has one; the result of a download is what was sent.
+            if attempt.spec.kind != .upload
+                || running.leased.spec.kind == .upload && head.hasBody(exchange.hop.method) && body.total != 0
+            {
                 try take(body, head)
             }
             return .accept
@@ -158,7 +161,8 @@ extension SerialExchanges: ExchangeOwner {
     ) -> AttemptMachine.HeadVerdict {
         let refusal = AttemptMachine.HeadVerdict.refuse(error, retryAfter: retryAfter)
         let total = response.isDecoded ? nil : head.contentLength
-        guard attempt.spec.kind == .upload, head.hasBody(exchange.hop.method), total != 0,
+        guard attempt.spec.kind == .upload, running.leased.spec.kind == .upload,
+            head.hasBody(exchange.hop.method), total != 0,
             attempt.storeKey(context.nodeCredentials)?.sessionToken == nil
         else { return refusal }
         let rejecting = AcceptedResponse(

@@ -181,7 +181,7 @@ final class MultipartExchanges: SeveralConnections {
             body.take(digests)
             fill()
         case .partHashed(_, .failure(let error)), .bodyHashed(.failure(let error)): fail(error)
-        case .bodyOpened, .bodyReadable, .marked, .placeCaughtUp, .contentRemoved: break
+        case .bodyOpened, .bodyReadable, .sourceDemanded, .marked, .placeCaughtUp, .contentRemoved: break
         }
     }
 

@@ -6,7 +6,7 @@ extension Attempt {
     /// settings only the authorities and the versions hold for the other server.
     public var copy: (source: Attempt, target: Attempt)? {
         guard let other = spec.otherServer else { return nil }
-        // The URL was accepted at the submission; else the row is damaged, and the attempt fails without it.
+        // The URL was accepted at the submission; else the row is damaged, and the attempt fails.
         guard let spec = spec.ofOtherServer(other) else { return nil }
         let url = spec.request.webURL
         let attempt = Attempt(

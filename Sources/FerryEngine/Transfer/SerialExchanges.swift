@@ -133,6 +133,7 @@ final class SerialExchanges: AttemptExchanges {
             exchange.hop.sendsBody = !exchange.hop.hasDroppedBody
             return running.handle(.prepared)
         }
+        guard running.leased.spec.otherServer == nil else { throw .damagedCopy }
         if let assembly = BodyAssembly(attempt, context) {
             let (key, onLoop) = (running.key, loop.runner)
             self.assembly = assembly

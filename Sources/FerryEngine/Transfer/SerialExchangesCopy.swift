@@ -68,6 +68,11 @@ extension RunningAttempt {
 }
 
 extension TransferError {
+    /// The job names another server, but its stored URL is none.
+    static let damagedCopy = TransferError(
+        .internalError, "The stored URL of the copy's other server is damaged.", phase: .connecting,
+        isRetryable: false)
+
     fileprivate static let copyExists = TransferError(
         .destinationExists, "The file exists at the destination (status 412).", phase: .waiting,
         isRetryable: false)

@@ -5,9 +5,8 @@ extension Attempt {
     /// jobs. Each has the job's rules for retries, redirects, timeouts, speed and its proxy. Of the TLS
     /// settings only the authorities and the versions hold for the other server.
     public var copy: (source: Attempt, target: Attempt)? {
-        guard let other = spec.otherServer else { return nil }
         // The URL was accepted at the submission; else the row is damaged, and the attempt fails.
-        guard let spec = spec.ofOtherServer(other) else { return nil }
+        guard self.spec.isCopy, let spec = self.spec.ofOtherEnd() else { return nil }
         let url = spec.request.webURL
         let attempt = Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
@@ -21,20 +20,23 @@ extension Attempt {
 }
 
 extension JobSpec {
-    /// Returns the spec of the request to the other server; `nil` if its URL is damaged.
-    fileprivate func ofOtherServer(_ other: OtherServer) -> JobSpec? {
+    /// Returns the spec of the request to the other server, which `request` of this spec is not about; `nil`
+    /// if its URL is damaged.
+    fileprivate func ofOtherEnd() -> JobSpec? {
         var spec = self
         let isTarget = kind == .download
         spec.kind = isTarget ? .upload : .download
         (spec.source, spec.destination) = (nil, nil)
+        let server = otherServer
+        guard let url = server?.url ?? otherObject?.url?.string else { return nil }
         var request = RequestSpec()
         // `nil` stands for any damage.
-        guard (try? request.setURL(other.url)) != nil else { return nil }
-        request.method = other.method
-        request.headers = other.headers
+        guard (try? request.setURL(url)) != nil else { return nil }
+        request.method = server?.method ?? (isTarget ? "PUT" : "GET")
+        request.headers = server?.headers ?? []
         request.timeoutForRequest = self.request.timeoutForRequest
         var connection = self.request.connection ?? .standard
-        connection.authentication = other.authentication
+        connection.authentication = server?.authentication
         connection.tls?.clientCertificate = Secret()
         connection.tls?.clientKey = Secret()
         connection.tls?.pins = []
@@ -44,7 +46,10 @@ extension JobSpec {
         (spec.onChallenge, spec.onURLExpired) = (.fail, .fail)
         if spec.redirects.policy == .ask { spec.redirects.policy = .follow }
         spec.answers = nil
-        if isTarget {
+        if server == nil {
+            // The object stays where it was.
+            if isTarget { spec.destination = destination } else { spec.source = source }
+        } else if isTarget {
             spec.request.idempotencyKey = self.request.idempotencyKey
             if destination?.ifExists == .fail { spec.request.headers.append(Pair("If-None-Match", "*")) }
         }
@@ -59,7 +64,8 @@ extension JobSecrets {
         connection.password = otherServer?.password
         connection.token = otherServer?.token
         (connection.clientCertificate, connection.clientKey) = (nil, nil)
-        (connection.secretAccessKey, connection.sessionToken) = (nil, nil)
+        connection.secretAccessKey = otherServer?.secretAccessKey
+        connection.sessionToken = otherServer?.sessionToken
         secrets.connection = connection
         return secrets
     }

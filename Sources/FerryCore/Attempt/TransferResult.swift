@@ -17,6 +17,8 @@ public struct TransferResult: Sendable, Equatable {
     public var verified = Verification.none
     /// As `TransferProgress.resumedAtOffset`.
     public var resumedAtOffset: Int64?
+    /// Bytes of a copy that were on a disk before they were sent; `nil` if none were.
+    public var spooledByteCount: Int64?
     /// As `TransferProgress.bytesSent`.
     public var bytesSent: Int64 = 0
     /// The parts, or `nil` if the body was of another type.
@@ -135,6 +137,10 @@ extension TransferResult: StoredFields {
         visitor.shown(
             "resumed_at_offset", &resumedAtOffset, 0...Int64.max,
             "Byte at which the transfer resumed; 0 if it restarted. Absent if no bytes were kept.")
+        visitor.shown(
+            "spooled_bytes", &spooledByteCount, 0...Int64.max,
+            "Only of a copy whose target demanded a length that the source did not tell: bytes that were on "
+                + "a disk of the node before they were sent.")
         visitor.shown("parts", &parts, NoRule(), "Only of a multipart/x-mixed-replace response.")
         visitor.shown("content", &content, NoRule(), "Only of an upload whose response had a body.")
         let before = object

@@ -51,7 +51,7 @@ extension JobRequest {
     private mutating func merge(_ patch: JSONView, _ context: FieldContext) {
         let before = self
         FieldDecoder.decode(patch, into: &spec, at: "#", .patch, context)
-        if before.spec.destination?.server != nil, patch["destination"] != nil {
+        if before.spec.isCopy, spec.kind == .download, patch["destination"] != nil {
             context.errors.add(
                 "#/destination", "not_supported",
                 "This cannot be changed after the submission; cancel the job and submit another one.")

@@ -96,7 +96,7 @@ extension JobSpec {
             secrets.connection = connection.takeSecrets()
             request.connection = connection
         }
-        if let credential = takeStoreCredential() {
+        if let credential = takeStoreCredential(ofOther: false) {
             var connection = secrets.connection ?? ConnectionSecrets()
             connection.secretAccessKey = credential.secretAccessKey
             connection.sessionToken = credential.sessionToken

@@ -2,15 +2,15 @@ extension JobSpec {
     /// Destination of a download, of the body of a data job, or of an upload to a store.
     public struct Destination: FieldObject {
         public static let summary =
-            "Where a download or a body is stored; the object of a store to which an upload is sent; or the "
-            + "other server to which a download is sent."
+            "Where a download or a body is stored; the object of a store to which a download or an upload is "
+            + "sent; or the other server to which a download is sent."
         public static let schemaName = "Destination"
         /// Behavior if the file or object exists.
         public enum IfExists: String, FieldChoice { case replace, fail, rename }
         /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
         /// end it is a directory, and the response suggests the file name. Empty for an object.
         public var path = ""
-        /// The object to which an upload is sent; `nil` for a path.
+        /// The object to which a download or an upload is sent; `nil` for a path.
         public var object: ObjectDestination? {
             get { boxedObject?.value }
             set { boxedObject = newValue.map(Boxed.init) }
@@ -22,7 +22,7 @@ extension JobSpec {
             set { boxedServer = newValue.map(Boxed.init) }
         }
         private var boxedServer: Boxed<OtherServer>?
-        /// `true` if an upload is sent to an object.
+        /// `true` if the destination is an object.
         public var isObject: Bool { boxedObject != nil }
         /// Behavior if the file or object exists.
         public var ifExists = IfExists.replace
@@ -44,13 +44,14 @@ extension JobSpec {
                     + "at the end it is a directory, and the response suggests the file name.")
             if let path { self.path = path }
             visitor.alternative(
-                "s3", &boxedObject, NoRule(), kinds: .upload, isForOthersLater: true,
-                "Object in an S3-compatible store, in place of request.url, which then shows its address.")
+                "s3", &boxedObject, NoRule(), kinds: [.download, .upload], isForOthersLater: true,
+                "Object in an S3-compatible store. Of an upload: in place of request.url, which then shows "
+                    + "its address. Of a download: the object is written while the file is fetched.")
             var server = server
             OtherServer.fields(
                 &visitor, &server, kind: .download,
-                "Of a download: URL to which the file is sent while it is fetched, http or https. Of an "
-                    + "upload: s3://bucket/key, short for s3, for Amazon S3.")
+                "Of a download: URL to which the file is sent while it is fetched, http or https. "
+                    + "s3://bucket/key is short for s3, for Amazon S3.")
             if server != self.server { self.server = server }
             visitor.field(
                 "if_exists", &ifExists, .plain,

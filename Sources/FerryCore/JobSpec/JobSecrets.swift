@@ -19,7 +19,7 @@ public struct JobSecrets: Sendable, Equatable {
         set { boxedResumePoint = newValue.map(Boxed.init) }
     }
     private var boxedResumePoint: Boxed<ResumePoint>?
-    /// Secrets of the other server of a copy, or `nil`.
+    /// Secrets of the other end of a copy, or `nil`.
     public var otherServer: OtherServerSecrets? {
         get { boxedOtherServer?.value }
         set { boxedOtherServer = newValue.map(Boxed.init) }

@@ -97,7 +97,7 @@ public struct ValidatedSchedule: Sendable {
 private struct TemplateTexts {
     private let url: String?
     private let path: String?
-    private let object: ObjectText?
+    private let objects: [ObjectText]
     private let group: String?
     /// Names and values of the metadata.
     private let metadata: [JobSpec.Pair]
@@ -105,7 +105,7 @@ private struct TemplateTexts {
     init(_ template: JSONView) {
         url = template["request"]?["url"]?.string
         path = template["destination"]?["path"]?.string
-        object = ObjectText(template, in: "source") ?? ObjectText(template, in: "destination")
+        objects = ["source", "destination"].compactMap { ObjectText(template, in: $0) }
         group = template["group"]?.string
         metadata = (template["metadata"]?.members ?? []).compactMap { member in
             member.value.string.map { JobSpec.Pair(member.name, $0) }
@@ -120,7 +120,8 @@ private struct TemplateTexts {
             }
             errors.add("\(pointer)/\(member)", "invalid_value", error)
         }
-        if let object, let error = ScheduledText.error(in: object.text, isURL: object.isURL) {
+        for object in objects {
+            guard let error = ScheduledText.error(in: object.text, isURL: object.isURL) else { continue }
             errors.add("\(pointer)/\(object.pointer)", "invalid_value", error)
         }
         for pair in metadata {
@@ -138,7 +139,8 @@ private struct TemplateTexts {
         var patch: [JSON.Member] = []
         if let url = member("url", url) { patch.append(JSON.Member("request", .object([url]))) }
         var destination = [member("path", path)].compactMap(\.self)
-        if let object, let text = member("", object.text)?.value {
+        for object in objects {
+            guard let text = member("", object.text)?.value else { continue }
             let member = object.member(text)
             if object.place == "destination" {
                 destination.append(member)
@@ -163,9 +165,15 @@ private struct TemplateTexts {
             }
         }
         if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
-        if let object, ScheduledText.hasPlaceholder(object.text) {
-            spec.setObjectKey(object.key)
+        for object in objects where ScheduledText.hasPlaceholder(object.text) {
             do throws(WebURL.Failure) {
+                if object.isOfServer {
+                    try spec.setServerURL(ofTemplate: object.text)
+                } else if object.place == "source" {
+                    spec.sourceObject?.key = object.key
+                } else {
+                    spec.destinationObject?.key = object.key
+                }
                 try spec.setURLOfTemplate()
             } catch {
                 throw InvalidFields("\(pointer)/\(object.pointer)", "invalid_value", error.message)
@@ -180,11 +188,12 @@ private struct TemplateTexts {
     }
 }
 
-/// The key of an object of a store, or an `s3` URL in its place, in the template of a job.
+/// The key of an object of a store, an `s3` URL in its place, or the URL of a copy's other server, in the
+/// template of a job.
 private struct ObjectText {
     /// `source` or `destination`.
     let place: String
-    /// `true` for an `s3` URL.
+    /// `true` for a URL.
     let isURL: Bool
     let text: String
 
@@ -204,6 +213,9 @@ private struct ObjectText {
     /// Steps of the JSON Pointer from the job.
     var pointer: String { isURL ? "\(place)/url" : "\(place)/s3/key" }
 
+    /// `true` if it is the URL of another server.
+    var isOfServer: Bool { isURL && ObjectURL.parts(of: text) == nil }
+
     /// The key, with its placeholders.
     var key: String { isURL ? ObjectURL.parts(of: text)?.key ?? text : text }
 
@@ -214,6 +226,12 @@ private struct ObjectText {
 }
 
 extension JobSpec {
+    /// Sets the URL of the other server of a template, with its placeholders. Throws if it is no URL.
+    fileprivate mutating func setServerURL(ofTemplate text: String) throws(WebURL.Failure) {
+        _ = try WebURL.parse(text, byteCountMax: .max)
+        serverURL = text
+    }
+
     /// Sets the URL of a template to the address of its object, whose key has placeholders. Throws if that is
     /// no URL.
     fileprivate mutating func setURLOfTemplate() throws(WebURL.Failure) {

@@ -141,9 +141,17 @@ extension JobSpec {
             let url = try? WebURL.parse(text)
         else { return nil }
         spec.request.target = RequestURL(url)
-        if let key = storeObject?.key, ScheduledText.hasPlaceholder(key) {
+        for place in [\JobSpec.sourceObject, \JobSpec.destinationObject] {
+            guard let key = self[keyPath: place]?.key, ScheduledText.hasPlaceholder(key) else { continue }
             guard let expanded = ScheduledText.expanded(key, at: instant, zone) else { return nil }
-            spec.setObjectKey(expanded)
+            spec[keyPath: place]?.key = expanded
+        }
+        if let url = serverURL, ScheduledText.hasPlaceholder(url) {
+            // As above.
+            guard let expanded = ScheduledText.expanded(url, at: instant, zone),
+                let valid = try? WebURL.parse(expanded)
+            else { return nil }
+            spec.serverURL = valid.string
         }
         if let path = destination?.path {
             guard let expanded = ScheduledText.expanded(path, at: instant, zone) else { return nil }

@@ -148,7 +148,7 @@ enum AttemptEnding: Sendable {
             }
         }
         let isUnkept =
-            attempt.spec.kind == .upload ? result.upload == nil : attempt.spec.destination?.server != nil
+            attempt.spec.kind == .upload ? result.upload == nil : attempt.spec.isCopy
         let leavesBytes = result.leavesBytes && !result.ranFull && !isUnkept
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt, result.upload)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-/// `source.s3` of downloads and `destination.s3` of uploads.
+/// `source.s3` and `destination.s3`.
 @Suite struct ObjectFieldTests {
     private static func download(_ object: String, _ rest: String = "") -> String {
         #"{"kind":"download","source":{"s3":\#(object)}\#(rest)}"#
@@ -136,7 +136,21 @@ import Testing
             ),
             (
                 #"{"kind":"upload","request":{"url":"https://a.example/"},"#
-                    + #""source":{"s3":{"bucket":"bkt","key":"k"}}}"#, "#/source/s3", "not_supported"
+                    + #""source":{"s3":{"bucket":"bkt","key":"k"},"form":{}}}"#, "#/source/form",
+                "invalid_combination"
+            ),
+            (
+                #"{"kind":"upload","source":{"s3":{"bucket":"bkt","key":"k"}}}"#, "#/request", "required"
+            ),
+            (
+                #"{"kind":"download","request":{"url":"https://a.example/"},"segments":2,"#
+                    + #""destination":{"s3":{"bucket":"bkt","key":"k"}}}"#, "#/segments",
+                "invalid_combination"
+            ),
+            (
+                #"{"kind":"download","request":{"url":"https://a.example/"},"#
+                    + #""destination":{"s3":{"bucket":"a.b","key":"k","addressing":"virtual","#
+                    + #""endpoint":"http://[::1]:9000"}}}"#, "#/destination/s3", "invalid_value"
             ),
         ])
     func refused(job: String, pointer: String, code: String) {

@@ -74,6 +74,55 @@ private func attempt(_ job: JobRequest) -> Attempt {
             try attempt(decode(#"{"kind":"download","request":{"url":"http://a.example/"}}"#)).copy == nil)
     }
 
+    private static func object(_ name: String) -> String {
+        #"{"bucket":"bkt","key":"\#(name)","endpoint":"https://\#(name).example","credential":{"#
+            + #""access_key_id":"AK\#(name)","secret_access_key":"secret-\#(name)","#
+            + #""session_token":"t-\#(name)"}}"#
+    }
+
+    @Test("each end of a copy between stores has its own address and key", arguments: ["upload", "download"])
+    func stores(kind: String) throws {
+        let job = try decode(
+            #"{"kind":"\#(kind)","source":{"s3":\#(Self.object("from"))},"#
+                + #""destination":{"s3":\#(Self.object("to")),"if_exists":"fail"}}"#)
+        let (source, target) = try #require(attempt(job).copy)
+        for (end, name, kind, method) in [
+            (source, "from", JobKind.download, "GET"), (target, "to", .upload, "PUT"),
+        ] {
+            #expect(end.spec.kind == kind && end.spec.request.method == method)
+            #expect(end.spec.request.url == "https://\(name).example/bkt/\(name)")
+            #expect(end.spec.storeObject?.credential?.accessKeyID == "AK\(name)")
+            #expect(end.secrets.connection?.secretAccessKey == "secret-\(name)")
+            #expect(end.secrets.connection?.sessionToken == "t-\(name)")
+        }
+        #expect(target.spec.isSentToStore && target.spec.destination?.ifExists == .fail)
+        let shown = String(decoding: job.spec.encode(), as: UTF8.self)
+        #expect(!shown.contains("secret-") && !shown.contains("t-from") && !shown.contains("t-to"))
+        #expect(try JobSpec(storedJSON: job.spec.encodeStored()) == job.spec)
+        #expect(try JobSecrets(json: job.secrets.encode()) == job.secrets)
+    }
+
+    @Test("a copy between a server and a store has the fields of each")
+    func serverAndStore() throws {
+        let down = try decode(
+            #"{"kind":"download","request":{"url":"https://own.example/b","headers":{"X-Own":"v"}},"#
+                + #""destination":{"s3":\#(Self.object("to"))}}"#)
+        let (source, target) = try #require(attempt(down).copy)
+        #expect(source.spec == down.spec && source.secrets.connection?.secretAccessKey == nil)
+        #expect(target.spec.request.headers == [] && target.spec.isSentToStore)
+        #expect(target.secrets.connection?.secretAccessKey == "secret-to")
+        #expect(down.spec.storeObject == nil && !down.spec.isSentToStore)
+
+        let up = try decode(
+            #"{"kind":"upload","source":{\#(Self.other)},"destination":{"s3":\#(Self.object("to"))}}"#)
+        let ends = try #require(attempt(up).copy)
+        #expect(
+            ends.target.spec == up.spec && ends.source.spec.request.url == "https://other.example/a?sig=s1")
+        #expect(ends.source.secrets.headers == [JobSpec.Pair("X-Api-Key", "k1")])
+        #expect(ends.source.secrets.connection?.secretAccessKey == nil)
+        #expect(ends.target.secrets.connection?.secretAccessKey == "secret-to")
+    }
+
     @Test("a job with a destination by POST is no job that may be sent twice")
     func repetition() throws {
         func isRepeatable(_ method: String, _ rest: String = "") throws -> Bool {

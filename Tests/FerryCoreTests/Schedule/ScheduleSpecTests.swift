@@ -181,6 +181,31 @@ struct ScheduleSpecTests {
         }
     }
 
+    @Test("placeholders at both ends of a copy are replaced by the time of the run")
+    func copies() throws {
+        let key = #""s3":{"bucket":"bkt","key":"{scheduled_at:date}/k"}"#
+        let url = #""url":"https://other.example/{scheduled_at:year}""#
+        let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
+        let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
+        func run(_ job: String) throws -> JobSpec {
+            let template = try read(#"{"cron":"@daily","job":{\#(job)}}"#).jobs.requests[0].spec
+            let stored = try JobSpec(storedJSON: template.encodeStored())
+            return try #require(JobRequest(stored).instance(of: occurrence, zone("Europe/Berlin"))).spec
+        }
+        let own = #""request":{"url":"https://own.example/{scheduled_at:date}"}"#
+        let toStore = try run(#""kind":"download",\#(own),"destination":{\#(key)}"#)
+        #expect(toStore.otherObject?.key == "2027-01-01/k")
+        #expect(toStore.request.url == "https://own.example/2027-01-01")
+        let fromStore = try run(#""kind":"upload",\#(own),"source":{\#(key)}"#)
+        #expect(fromStore.otherObject?.key == "2027-01-01/k")
+        let toServer = try run(#""kind":"download",\#(own),"destination":{\#(url)}"#)
+        #expect(toServer.otherServer?.url == "https://other.example/2027")
+        let both = try run(#""kind":"upload","source":{\#(url)},"destination":{\#(key)}"#)
+        #expect(both.otherServer?.url == "https://other.example/2027")
+        #expect(both.storeObject?.key == "2027-01-01/k")
+        #expect(both.request.webURL == both.storeObject?.url)
+    }
+
     @Test("unknown placeholders and placeholders in the origin are rejected")
     func wrongPlaceholders() throws {
         for text in ["{scheduled_at:week}", "{scheduled_at:}", "{scheduled_at", "{scheduled_atx}"] {

@@ -1,7 +1,7 @@
 // Objects of stores as members of a source and of a destination.
 
 extension JobSpec {
-    /// `source.s3` of a download.
+    /// `source.s3`.
     public struct ObjectSource: FieldObject, FieldValue {
         public static let summary = "An object in an S3-compatible store, which is fetched."
         public static let schemaName = "ObjectSource"
@@ -21,9 +21,9 @@ extension JobSpec {
         }
     }
 
-    /// `destination.s3` of an upload.
+    /// `destination.s3`.
     public struct ObjectDestination: FieldObject, FieldValue {
-        public static let summary = "The object in an S3-compatible store that an upload writes."
+        public static let summary = "The object in an S3-compatible store that a job writes."
         public static let schemaName = "ObjectDestination"
 
         /// Checksum that the store compares with the bytes and keeps.

@@ -1,39 +1,41 @@
 // Rules of jobs whose address is an object of a store.
 
 extension JobSpec {
-    /// The object whose address is the job's URL; `nil` if it names none.
-    public var storeObject: StoreObject? {
-        if case .object(let source)? = source { return source.value.object }
-        return isSentToStore ? destination?.object?.object : nil
-    }
+    /// The object whose address is the job's URL; `nil` if that is no object's.
+    public var storeObject: StoreObject? { kind == .upload ? destinationObject : sourceObject }
 
-    /// `true` if the job's upload goes to an object of a store.
-    public var isSentToStore: Bool { destination?.isObject ?? false }
+    /// The object at the other end of a copy; `nil` for other jobs.
+    public var otherObject: StoreObject? { kind == .upload ? sourceObject : destinationObject }
 
-    /// Changes the key of the job's object.
-    mutating func setObjectKey(_ key: String) {
-        if case .object(let boxed)? = source {
-            var object = boxed.value
-            object.object.key = key
-            source = .object(Boxed(object))
-        } else if var object = destination?.object {
-            object.object.key = key
-            destination?.object = object
+    /// `true` if the job is an upload to an object of a store.
+    public var isSentToStore: Bool { kind == .upload && destination?.isObject ?? false }
+
+    /// The object of `source.s3`.
+    var sourceObject: StoreObject? {
+        get { if case .object(let source)? = source { source.value.object } else { nil } }
+        set {
+            guard let newValue, case .object(let boxed)? = source else { return }
+            var own = boxed.value
+            own.object = newValue
+            source = .object(Boxed(own))
         }
     }
 
-    /// Moves the texts of the credential's secrets out of the spec; `nil` if it has none.
-    mutating func takeStoreCredential() -> (secretAccessKey: String?, sessionToken: String?)? {
-        if case .object(let boxed)? = source, boxed.value.object.credential != nil {
-            var object = boxed.value
-            defer { source = .object(Boxed(object)) }
-            return object.object.takeSecrets()
+    /// The object of `destination.s3`.
+    var destinationObject: StoreObject? {
+        get { destination?.object?.object }
+        set {
+            guard let newValue, var own = destination?.object else { return }
+            own.object = newValue
+            destination?.object = own
         }
-        guard isSentToStore, var object = destination?.object, object.object.credential != nil else {
-            return nil
-        }
-        defer { destination?.object = object }
-        return object.object.takeSecrets()
+    }
+
+    /// Moves the texts of the secrets of the job's own object, or of that at the other end of a copy, out of
+    /// the spec; `nil` if it has none.
+    mutating func takeStoreCredential(ofOther: Bool) -> (secretAccessKey: String?, sessionToken: String?)? {
+        if (kind == .upload) == ofOther { return sourceObject?.takeSecrets() ?? nil }
+        return destinationObject?.takeSecrets() ?? nil
     }
 
     /// Reports combinations that a request to a store cannot have.
@@ -43,13 +45,19 @@ extension JobSpec {
                 "destination", "not_supported",
                 "This cannot be changed after the submission; cancel the job and submit another one.")
         }
-        guard let object = storeObject else { return }
-        func refuse(_ steps: String, _ detail: String) { fields.fail(steps, "invalid_combination", detail) }
-        let member = kind == .upload ? "destination/s3" : "source/s3"
-        guard let url = object.url else {
+        for (member, object) in [("source/s3", sourceObject), ("destination/s3", destinationObject)] {
+            guard let object, object.url == nil else { continue }
             return fields.fail(
                 member, "invalid_value", "Bucket, endpoint and addressing together make no valid URL.")
         }
+        // The URL of the job's own object is checked as `request.url`.
+        if fields.mode == .new, let url = otherObject?.url,
+            let reason = fields.context.refusal(url.endpoint)
+        {
+            fields.fail(kind == .upload ? "source/s3" : "destination/s3", "blocked_address", reason)
+        }
+        guard let object = storeObject, let url = object.url else { return }
+        func refuse(_ steps: String, _ detail: String) { fields.fail(steps, "invalid_combination", detail) }
         if url != request.webURL {
             refuse("request/url", "The address of the object is the URL of this job; leave this out.")
         }
@@ -92,8 +100,9 @@ extension JobSpec {
 }
 
 extension JobSpec.StoreObject {
-    fileprivate mutating func takeSecrets() -> (secretAccessKey: String?, sessionToken: String?) {
-        (credential?.secretAccessKey.take(), credential?.sessionToken.take())
+    /// `nil` without a credential.
+    fileprivate mutating func takeSecrets() -> (secretAccessKey: String?, sessionToken: String?)? {
+        credential == nil ? nil : (credential?.secretAccessKey.take(), credential?.sessionToken.take())
     }
 }
 
@@ -122,8 +131,9 @@ extension JSONView {
             ])
             job = try job.merged(JSON.object([JSON.Member(member, object)]), at: pointer)
         }
-        let members = [job["source"], job["destination"]].compactMap { $0?["s3"] }
-        guard let object = members.first(where: { !$0.isNull }), job["request"]?["url"] == nil,
+        // The other object of a job that has two is the other end of a copy.
+        let own = job["kind"]?.string == JobKind.upload.rawValue ? "destination" : "source"
+        guard let object = job[own]?["s3"], !object.isNull, job["request"]?["url"] == nil,
             job["request"]?.isObject ?? true
         else { return job }
         // Decoding reports a value that is no object; the URL only stands in for its address.

@@ -1,4 +1,4 @@
-// The other server of a copy between two servers.
+// The other end of a copy between two servers.
 
 extension JobSpec {
     /// The server at the other end of a copy: where the bytes of an upload come from, or where those of a
@@ -112,27 +112,52 @@ struct OtherServerURL: FieldValue {
     ]
 }
 
-/// Secrets of `JobSpec.OtherServer`.
+/// Secrets of the other end of a copy: of `JobSpec.OtherServer`, or of an object's credential.
 public struct OtherServerSecrets: Sendable, Equatable {
     /// Header fields whose value is secret.
     public var headers: [JobSpec.Pair] = []
     public var password: String?
     public var token: String?
+    /// Key of an object's store.
+    public var secretAccessKey: String?
+    public var sessionToken: String?
     /// Creates an empty set.
     public init() {}
 }
 
 extension JobSpec {
-    /// The other server of a copy; `nil` for other jobs.
+    /// The other server of a copy; `nil` for other jobs, and if that is an object of a store.
     public var otherServer: OtherServer? {
         if case .server(let server)? = source { return server.value }
         return destination?.server
     }
 
-    /// Moves the texts of the other server's secrets out of the spec; `nil` if it has none.
+    /// URL of the other server; `nil` without one.
+    var serverURL: String? {
+        get { otherServer?.url }
+        set {
+            guard let newValue, var server = otherServer else { return }
+            server.url = newValue
+            if case .server? = source {
+                source = .server(Boxed(server))
+            } else {
+                destination?.server = server
+            }
+        }
+    }
+
+    /// `true` if the bytes go from one server to another without a file in between.
+    public var isCopy: Bool { otherServer != nil || otherObject != nil }
+
+    /// Moves the texts of the other end's secrets out of the spec; `nil` if it has none.
     mutating func takeOtherServerSecrets() -> OtherServerSecrets? {
-        guard var server = otherServer else { return nil }
         var secrets = OtherServerSecrets()
+        if let credential = takeStoreCredential(ofOther: true) {
+            secrets.secretAccessKey = credential.secretAccessKey
+            secrets.sessionToken = credential.sessionToken
+            return secrets
+        }
+        guard var server = otherServer else { return nil }
         secrets.headers = server.headers.takeSecrets()
         secrets.password = server.authentication?.password.take()
         secrets.token = server.authentication?.token.take()
@@ -142,16 +167,8 @@ extension JobSpec {
 
     /// Reports combinations that a copy between two servers cannot have.
     func checkCopy(_ fields: FieldDecoder) {
-        guard otherServer != nil else { return }
+        guard isCopy, kind == .download else { return }
         func refuse(_ steps: String, _ detail: String) { fields.fail(steps, "invalid_combination", detail) }
-        if kind == .upload {
-            if isSentToStore {
-                fields.fail(
-                    "source/url", "not_supported",
-                    "A copy to an object of a store is not supported by this version of Ferry.")
-            }
-            return
-        }
         if request.method != "GET" {
             refuse("request/method", "The method of a copy's source is GET.")
         }
@@ -179,6 +196,8 @@ extension OtherServerSecrets {
         writer.secretFields("headers", headers)
         if let password { writer.member("password", password) }
         if let token { writer.member("token", token) }
+        if let secretAccessKey { writer.member("secret_access_key", secretAccessKey) }
+        if let sessionToken { writer.member("session_token", sessionToken) }
         writer.endObject()
     }
 
@@ -187,5 +206,7 @@ extension OtherServerSecrets {
         headers = try stored.secretFields("headers")
         password = stored.string("password")
         token = stored.string("token")
+        secretAccessKey = stored.string("secret_access_key")
+        sessionToken = stored.string("session_token")
     }
 }

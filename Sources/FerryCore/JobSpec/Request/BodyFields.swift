@@ -171,7 +171,7 @@ extension JobSpec {
         /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if
         /// the client has given the fields as a list.
         case form([Part], isList: Bool = false)
-        /// An object in a store. Only downloads have it.
+        /// An object in a store, which a download fetches, or an upload while it is sent.
         case object(Boxed<ObjectSource>)
         /// A file of another server, which is sent as it is fetched.
         case server(Boxed<OtherServer>)
@@ -248,13 +248,14 @@ extension JobSpec.Source: FieldObject {
         if let upload { self = .upload(upload) }
     }
 
-    /// Declares the object of a store that a download fetches.
+    /// Declares the object of a store that is fetched.
     private mutating func object(_ visitor: inout some FieldVisitor) {
         var object: Boxed<JobSpec.ObjectSource>?
         if case .object(let own) = self { object = own }
         visitor.alternative(
-            "s3", &object, NoRule(), kinds: .download, isForOthersLater: true,
-            "Object in an S3-compatible store, in place of request.url, which then shows its address.")
+            "s3", &object, NoRule(), kinds: [.download, .upload], isForOthersLater: true,
+            "Object in an S3-compatible store. Of a download: in place of request.url, which then shows its "
+                + "address. Of an upload: the object is fetched while it is sent.")
         if let object { self = .object(object) }
     }
 
@@ -264,8 +265,8 @@ extension JobSpec.Source: FieldObject {
         if case .server(let own) = self { server = own.value }
         JobSpec.OtherServer.fields(
             &visitor, &server, kind: .upload,
-            "Of an upload: URL of a file that is fetched and sent at the same time, http or https. Of a "
-                + "download: s3://bucket/key, short for s3, for Amazon S3.")
+            "Of an upload: URL of a file that is fetched and sent at the same time, http or https. "
+                + "s3://bucket/key is short for s3, for Amazon S3.")
         if let server { self = .server(Boxed(server)) }
     }
 
@@ -282,8 +283,13 @@ extension JobSpec.Source: FieldObject {
         var server: JobSpec.OtherServer?
         if case .server(let own) = file { server = own.value }
         JobSpec.OtherServer.check(server, body)
-        if server != nil, case .form = self {
-            body.fail("form", "invalid_combination", "A file of another server is sent as the whole body.")
+        if case .form = self {
+            switch file {
+            case .server, .object:
+                body.fail(
+                    "form", "invalid_combination", "A file of another server is sent as the whole body.")
+            case .path, .job, .upload, .inline, .form: break
+            }
         }
         let payload: [UInt8]
         switch self {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -37,6 +38,18 @@ int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, i
 
 int csys_start_writeback(int fd, int64_t offset, int64_t length) {
     return sync_file_range(fd, offset, length, SYNC_FILE_RANGE_WRITE);
+}
+
+int csys_unnamed_file(int directory, mode_t mode) {
+    return openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+}
+
+int csys_memory_file(void) {
+    return memfd_create("ferry-copy", MFD_CLOEXEC);
+}
+
+int csys_release_memory(int fd, int64_t offset, int64_t length) {
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
 }
 
 const char *csys_entry_name(const struct dirent *entry) {

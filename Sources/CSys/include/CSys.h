@@ -19,6 +19,14 @@ int csys_rename_noreplace(int from_directory, const char *from, int to_directory
 int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, int no_symlinks);
 /// sync_file_range(2) with SYNC_FILE_RANGE_WRITE: starts write-back of the range. 0, or -1 with errno.
 int csys_start_writeback(int fd, int64_t offset, int64_t length);
+/// openat(2) with O_TMPFILE: returns a descriptor of a new file without a name on the directory's file system,
+/// owned by the caller, or -1 with errno (EOPNOTSUPP if it has none, EISDIR or ENOENT on old kernels).
+int csys_unnamed_file(int directory, mode_t mode);
+/// memfd_create(2): returns a descriptor of an empty file in memory, owned by the caller, or -1 with errno.
+int csys_memory_file(void);
+/// fallocate(2) with FALLOC_FL_PUNCH_HOLE: gives up the memory or disk space of a range of an open file, which
+/// then reads as zeros. 0, or -1 with errno.
+int csys_release_memory(int fd, int64_t offset, int64_t length);
 /// Returns the name of a directory entry (readdir(3)), valid as long as the entry.
 const char *csys_entry_name(const struct dirent *entry);
 /// futex(2): sleeps while `*word` is `expected`, at most `microseconds` (-1: no limit). May return early.

@@ -120,6 +120,8 @@ enum EngineLimits {
     static let largeReceiveBufferSize = 48 << 10
     static let largeBufferTransferCountMax = 64
     static let bulkReceiveBufferSize = 512 << 10
+    /// Bytes of memory of all copies to stores, in addition to one part of each.
+    static let copiedByteCountMax = 256 << 20
     /// Bytes of the buffer of a copy's source: a part of the pipe behind it.
     static let pipedReceiveBufferSize = 256 << 10
     /// Bytes of the buffer of transfers that begin while a loop has more than `crowdedTransferCountMin`

@@ -22,6 +22,8 @@ final class EngineContext: Sendable {
     let bulk: BulkTransfers
     let places: Places
     let gathering: BufferBudget
+    /// The memory for copies to stores in addition to one part of each.
+    let copies = BufferBudget(byteCount: EngineLimits.copiedByteCountMax)
     let rates = SharedRateLimits()
     let mirrors = MirrorStatistics()
     let names: NameLookup
@@ -121,7 +123,9 @@ final class EngineContext: Sendable {
     /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
     /// have the file of a job with mirrors.
     func report(_ result: AttemptResult) {
-        let result = result.explainedByStore(nodeCredentials)
+        // The exchanges of a copy know which of its servers has responded.
+        let isCopy = result.attempt.spec.isCopy
+        let result = isCopy ? result : result.explainedByStore(of: result.attempt, nodeCredentials)
         guard case .failed(let error, let retryAfter) = result.outcome, error.unresolvedHost != nil,
             result.attempt.spec.mirrors.isEmpty
         else { return finish(result) }

@@ -14,6 +14,10 @@ struct BodyContents: Sendable {
             case .source(let source): source.byteCount
             }
         }
+
+        var fetchedFile: FetchedFile? {
+            if case .source(let source) = self { source as? FetchedFile } else { nil }
+        }
     }
 
     var pieces: [Piece]
@@ -55,6 +59,22 @@ struct BodyContents: Sendable {
     var stream: (any ByteSource)? {
         guard let subject, case .source(let source) = pieces[subject], source.isStream else { return nil }
         return source
+    }
+
+    /// The file with the bytes of a copy; `nil` for other bodies.
+    var fetchedFile: FetchedFile? { subject.flatMap { pieces[$0].fetchedFile } }
+
+    /// Returns the same body with the bytes of its subject at another place.
+    func replacingSubject(by source: any ByteSource) -> BodyContents {
+        var contents = self
+        if let subject { contents.pieces[subject] = .source(source) }
+        return contents
+    }
+
+    /// Whether the subject is fetched from another server.
+    var isFetched: Bool {
+        guard let subject, case .source(let source) = pieces[subject] else { return false }
+        return source is any FetchedBytes
     }
 
     /// `nil` if the length of a piece is not known.
@@ -101,7 +121,7 @@ final class BodyReader {
         self.digests = digests
         stream = contents.stream
         if let subject, case .source(let source) = pieces[subject],
-            source.byteCount ?? 0 > EngineLimits.inlineDigestByteCountMax, let file = source.hashable
+            source.byteCount ?? .max > EngineLimits.inlineDigestByteCountMax, let file = source.hashable
         {
             tail = makeTail(file, digests)
         } else {
@@ -109,6 +129,8 @@ final class BodyReader {
         }
     }
 
+    /// The file with the bytes of a copy; `nil` for other bodies.
+    var fetchedFile: FetchedFile? { subject.flatMap { pieces[$0].fetchedFile } }
     /// Bytes of the subject of an upload, without the form around it: as far as they are hashed if only its
     /// end tells.
     var subjectByteCount: Int64 { subject.map { pieces[$0].byteCount ?? digests.byteCount } ?? 0 }
@@ -140,6 +162,9 @@ final class BodyReader {
 
     /// Lets file threads hash the first bytes of a divisible source.
     func hashDivisible(upTo end: Int64) { tail?.advance(to: end) }
+
+    /// Returns how many of the first `end` bytes file threads have hashed.
+    func hashedByteCount(upTo end: Int64) -> Int64 { tail.map { end - max(0, $0.lag(at: end)) } ?? 0 }
 
     /// Chooses the bytes that the next request has; `rewind` goes to the first of them.
     func select(_ range: Range<Int64>?) { selection = range }

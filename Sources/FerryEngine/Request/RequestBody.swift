@@ -30,8 +30,10 @@ struct RequestBody {
 
     /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps
     /// them, so the job is not tried again.
+    /// `onHashed` is called on a file thread whenever that has hashed more of a large body.
     mutating func open(
-        _ contents: BodyContents, of spec: JobSpec, _ fileThreads: FileThreadPool
+        _ contents: BodyContents, of spec: JobSpec, _ fileThreads: FileThreadPool,
+        onHashed: @escaping @Sendable () -> Void = {}
     ) throws(TransferError) {
         let expected = spec.integrity
         var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
@@ -45,12 +47,12 @@ struct RequestBody {
                 .sizeMismatch, "The size is \(actual) bytes instead of \(size).", phase: .sending,
                 isRetryable: false)
         }
-        // The server of a stream may have the right bytes later.
+        // A server from which the bytes are fetched may have the right ones later.
         let digests = Digests(
-            integrity, announced: contents.announced, isRepeatable: contents.stream != nil,
-            additional: spec.storeChecksum)
+            integrity, announced: contents.announced, isRepeatable: contents.isFetched,
+            additional: spec.storeChecksum ?? (spec.comparesObject(contents.byteCount) ? .md5 : nil))
         source = BodyReader(contents, digests: digests) { file, digests in
-            DigestTail(file, digests, fileThreads: fileThreads) {}
+            DigestTail(file, digests, fileThreads: fileThreads, onProgress: onHashed)
         }
         guard spec.isSentToStore, let count = byteCount else { return }
         let limit =
@@ -70,16 +72,23 @@ struct RequestBody {
                 Result { () throws(TransferError) in
                     if let failure = tail?.failure { throw failure }
                     let sha256 = try digests.finish()
-                    let value = algorithm.flatMap { one in
-                        digests.additionalValue.map { PayloadDigests.Checksum(algorithm: one, value: $0) }
+                    let value = digests.additionalValue
+                    // A store compares no MD5.
+                    guard let algorithm, algorithm != .md5 else {
+                        return PayloadDigests(sha256: sha256, checksum: nil, byteCount: size, md5: value)
                     }
-                    return PayloadDigests(sha256: sha256, checksum: value, byteCount: size)
+                    return PayloadDigests(
+                        sha256: sha256, checksum: value.map { .init(algorithm: algorithm, value: $0) },
+                        byteCount: size)
                 })
         }
     }
 
     /// Hashes the first bytes of a divisible source, or more, behind their readers.
     func hash(upTo end: Int64) { source?.hashDivisible(upTo: end) }
+
+    /// Returns how many of the first `end` bytes of a body are hashed that `hash` was called for.
+    func hashedByteCount(upTo end: Int64) -> Int64 { source?.hashedByteCount(upTo: end) ?? 0 }
 
     /// Ends the hashing soon, with a failure.
     func stopHashing() { source?.stopHashing() }
@@ -127,6 +136,11 @@ struct RequestBody {
     /// Throws `source_changed` unless the files are what they were when they were opened.
     func check() throws(TransferError) { try source?.check() }
 
+    /// Bytes of a copy that were on a disk before they were sent; `nil` if none were.
+    private var spooledByteCount: Int64? {
+        source?.fetchedFile.flatMap { $0.isOnDisk ? $0.byteCount : nil }
+    }
+
     /// Finishes an upload whose response is accepted. `wasSentBefore`: an earlier attempt has sent the body,
     /// and this one has asked for the outcome only. `offset`: at which it has continued the upload of
     /// an earlier one. `object`: what a store has made of the body. `reply` is called at once, or on a file
@@ -147,16 +161,20 @@ struct RequestBody {
                 verified: source.digests.verification(integrity, isDelimited: isDelimited))
             result.object = object
             result.resumedAtOffset = offset
+            result.spooledByteCount = spooledByteCount
             return reply(.stored(result))
         }
         if wasSentBefore { try source.hashUnsent() }
         let (digests, size) = (source.digests, source.subjectByteCount)
         let verified = digests.verification(integrity, isDelimited: isDelimited)
+        let spooled = spooledByteCount
         source.whenHashed { tail in
             do throws(TransferError) {
                 if let failure = tail?.failure { throw failure }
                 var result = TransferResult(size: size, sha256: try digests.finish(), verified: verified)
+                result.object = object
                 result.resumedAtOffset = offset
+                result.spooledByteCount = spooled
                 reply(.stored(result))
             } catch {
                 reply(.storageFailed(error))

@@ -153,7 +153,8 @@ final class PartExchanges: SeveralConnections {
         case .placeCaughtUp: placeCaughtUp()
         case .contentRemoved: contentRemoved()
         // Parts send no body, and GET may be sent twice.
-        case .bodyOpened, .bodyHashed, .partHashed, .bodyReadable, .sourceDemanded, .marked: break
+        case .bodyOpened, .bodyHashed, .partHashed, .bodyReadable, .sourceDemanded, .fetchedHashed, .marked:
+            break
         }
     }
 

@@ -7,7 +7,7 @@ struct AttemptConnections {
     /// The scope whose one connection came with the lease.
     let own: RequestScope
     /// `true` while the attempt has that connection.
-    private var hasOwn = true
+    private var hasOwn: Bool
     /// Connections that were granted in addition.
     private var granted: [RequestScope: Int] = [:]
     private var used: [RequestScope: Int] = [:]
@@ -15,7 +15,11 @@ struct AttemptConnections {
     /// Scopes for which an answer is still to come.
     private(set) var asked: Set<RequestScope> = []
 
-    init(own: RequestScope) { self.own = own }
+    /// `hasOwn`: `false` if the lease permits a connection to another origin, the source of a copy.
+    init(own: RequestScope, hasOwn: Bool = true) {
+        self.own = own
+        self.hasOwn = hasOwn
+    }
 
     private func count(_ scope: RequestScope) -> Int {
         granted[scope, default: 0] + (scope == own && hasOwn ? 1 : 0)

@@ -44,7 +44,9 @@ enum ExchangeReply: Sendable {
     /// The source of the body has bytes again.
     case bodyReadable
     /// The body needs something of the source of a copy.
-    case sourceDemanded(BytePipe.Demand)
+    case sourceDemanded(FetchDemand)
+    /// A file thread has hashed more of the body of a copy to a store.
+    case fetchedHashed
     /// The database knows that a request may have been sent that must not be sent twice. `isHeld`: the node
     /// holds the lease of the attempt.
     case marked(isHeld: Bool)

@@ -82,6 +82,9 @@ final class RunningAttempt {
         prepare { () throws(TransferError) in try others.begin() }
     }
 
+    /// Lets other exchanges go on with the attempt, whose requests run already.
+    func goOn(with others: any AttemptExchanges) { exchanges = others }
+
     /// Runs a step of the preparation; what it throws ends the attempt.
     func prepare(_ step: () throws(TransferError) -> Void) {
         do throws(TransferError) { try step() } catch { handle(.preparationFailed(error)) }

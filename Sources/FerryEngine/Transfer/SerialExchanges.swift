@@ -33,9 +33,17 @@ final class SerialExchanges: AttemptExchanges {
 
     /// Fetches the body of a copy; `nil` for other jobs.
     private(set) var source: SourceExchange?
+    /// The body of a copy as the source has described it; `nil` until it has, and for other jobs.
+    var copiedContents: BodyContents?
+    /// Whether the target demands the length of a copy that only the end of its source tells.
+    var mustFetchWhole = false
+    /// The body of a copy while its bytes come that have to be there before the request; else `nil`.
+    var arriving: BodyContents?
     /// Puts the body together, until its reply has come.
     private var assembly: BodyAssembly?
     var body = RequestBody()
+    /// Number of requests with the body so far.
+    private(set) var bodyRequestCount = 0
     /// `nil` if the body is sent without a protocol of resumable uploads.
     var upload: ResumableTransfer?
     /// Whether a later attempt or another job may continue the upload.
@@ -153,7 +161,7 @@ final class SerialExchanges: AttemptExchanges {
         case .marked(let isHeld): marked(isHeld: isHeld)
         case .placeCaughtUp: placeCaughtUp()
         // Only parts wait for that.
-        case .contentRemoved, .partHashed: break
+        case .contentRemoved, .partHashed, .fetchedHashed: break
         }
     }
 
@@ -186,8 +194,9 @@ final class SerialExchanges: AttemptExchanges {
         switch digests {
         case .success(let digests):
             body.take(digests)
-            running.handle(.prepared)
-        case .failure(let error): running.handle(.preparationFailed(error))
+            if source == nil { running.handle(.prepared) } else { start(fresh: false) }
+        case .failure(let error):
+            running.handle(source == nil ? .preparationFailed(error) : .bodyRefused(error))
         }
     }
 
@@ -227,6 +236,8 @@ final class SerialExchanges: AttemptExchanges {
 
     func start(fresh: Bool) {
         if let source, source.isOpening, exchange.hop.sendsBody { return source.begin() }
+        // `sourceAdvanced` sends the request.
+        guard arriving == nil else { return }
         if first == nil { first = exchange.hop }
         response.reset()
         applyEdit()
@@ -248,6 +259,7 @@ final class SerialExchanges: AttemptExchanges {
         // new connection: each time that it is sent counts toward `retry.max_attempts`.
         let isCounted = !JobSpec.isIdempotent(hop.method) && hop.upload?.maySendTwice != true
         if fresh || isCounted { request.usesFreshConnection = true }
+        if hop.sendsBody { bodyRequestCount += 1 }
         guard let error = exchange.send(request) else { return }
         running.handle(.transferEnded(exchange.meaning(ofUnsent: error)))
     }
@@ -332,6 +344,7 @@ final class SerialExchanges: AttemptExchanges {
         case nil: break
         }
         change = nil
+        if mustFetchWhole { fetchWhole() }
         exchange.hop.digest = nil
     }
 

@@ -1,10 +1,15 @@
 import FerryCore
 
 /// Copies between servers: the body comes from a `SourceExchange`.
-extension SerialExchanges {
-    /// The source has responded with the file: its target gets the request.
+extension SerialExchanges: SourceOwner {
+    /// Sends the request to the target, unless that is a store, which gets it when its bytes are there.
     func sourceOpened(_ contents: BodyContents) {
         guard !running.isEnded else { return }
+        copiedContents = contents
+        guard contents.fetchedFile == nil else {
+            arriving = contents
+            return sourceAdvanced()
+        }
         do throws(TransferError) {
             try open(contents)
         } catch {
@@ -13,15 +18,71 @@ extension SerialExchanges {
         start(fresh: false)
     }
 
-    /// The source cannot be fetched, before the target has got a request.
+    /// Sends an object to its store as soon as its bytes are there: with one request, or in parts. Sends the
+    /// request to another target when the file is whole.
+    func sourceAdvanced() {
+        guard let contents = arriving, let file = contents.fetchedFile, !running.isEnded else { return }
+        if let failure = file.failure {
+            arriving = nil
+            return sourceFailed(failure, retryAfter: nil)
+        }
+        let isLarge = file.byteCount ?? file.writtenByteCount > file.partByteCount
+        if isLarge || attempt.upload?.dialect == .s3 && !file.isOnDisk {
+            arriving = nil
+            return sendInParts(contents, file)
+        }
+        guard file.isWhole else { return }
+        arriving = nil
+        let (key, onLoop) = (running.key, loop.runner)
+        do throws(TransferError) {
+            try open(contents)
+            guard attempt.namesDigestOfBody(context.nodeCredentials) else { return start(fresh: false) }
+            try body.hashBeforeSending { digests in onLoop { $0.take(.bodyHashed(digests), for: key) } }
+        } catch {
+            running.handle(.bodyRefused(error))
+        }
+    }
+
+    /// Whether a response demands the length of a body that only the end of its source tells (RFC 9110
+    /// §15.5.12).
+    func demandsLength(_ head: ResponseHead) -> Bool {
+        head.status == 411 && source != nil && exchange.hop.sendsBody && body.source != nil
+            && body.byteCount == nil
+    }
+
+    /// Fetches the file once more, to a disk, so that its length is known.
+    func fetchWhole() {
+        mustFetchWhole = false
+        guard let source, let contents = copiedContents else { return }
+        do throws(TransferError) {
+            let file = FetchedFile(
+                on: try context.places.localFiles.unnamedFile(expecting: nil), identity: source.identity)
+            arriving = contents.replacingSubject(by: file)
+            body = RequestBody()
+            source.fetchAgain(into: file)
+        } catch {
+            running.handle(.bodyRefused(error))
+        }
+    }
+
+    private func sendInParts(_ contents: BodyContents, _ file: FetchedFile) {
+        guard let source else { return }
+        do throws(TransferError) {
+            let others = try MultipartExchanges(of: running, copying: contents, file, from: source)
+            source.owner = others
+            running.goOn(with: others)
+            others.beginCopy()
+        } catch {
+            running.handle(.bodyRefused(error))
+        }
+    }
+
     func sourceFailed(_ error: TransferError, retryAfter: Double?) {
         guard !running.isEnded else { return }
         running.handle(.head(.refuse(error, retryAfter: retryAfter)))
         running.handle(.transferEnded(nil))
     }
 
-    /// Lets the job wait for the source's host. Returns `false` if it goes on: its request may have reached
-    /// the target, and must not be sent again.
     func putOff(bySource hold: HostHold) -> Bool {
         guard repetition.mayTryAgain(mayHaveReached: exchange.mayHaveReached) else { return false }
         if !running.isEnded { running.handle(.putOff(hold)) }
@@ -30,9 +91,9 @@ extension SerialExchanges {
 
     /// What the target of a download that is copied says about the file; `nil` for other jobs.
     var copied: TransferResult.SentObject? {
-        guard source != nil, running.leased.spec.kind == .download, let head = exchange.head else {
-            return nil
-        }
+        guard source != nil, running.leased.spec.kind == .download, !attempt.spec.isSentToStore,
+            let head = exchange.head
+        else { return nil }
         // After a redirect with 303 the response is about something else.
         let tag = exchange.hop.sendsBody ? head.first("etag") : nil
         return TransferResult.SentObject(

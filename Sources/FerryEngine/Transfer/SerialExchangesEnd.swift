@@ -101,8 +101,8 @@ extension SerialExchanges {
                 let (key, onLoop) = (running.key, loop.runner)
                 try body.finish(
                     attempt.spec.integrity, isDelimited: isDelimited,
-                    wasSentBefore: first?.hasDroppedBody ?? false, resumedAt: progress.resumedAtOffset,
-                    object: sentObject
+                    wasSentBefore: looksAtObject || first?.hasDroppedBody ?? false,
+                    resumedAt: progress.resumedAtOffset, object: sentObject
                 ) { event in onLoop { $0.handle(event, for: key) } }
                 return
             }
@@ -128,7 +128,7 @@ extension SerialExchanges {
             let url = object.address(exchange.hop.store?.value.correction)
         else { return nil }
         // After a redirect with 303 the response is about something else.
-        let isAboutObject = exchange.hop.sendsBody
+        let isAboutObject = exchange.hop.sendsBody || looksAtObject
         return TransferResult.SentObject(
             url: url.string, entityTag: isAboutObject ? head.first("etag") : nil,
             versionID: isAboutObject ? head.first("x-amz-version-id") : nil)
@@ -157,7 +157,7 @@ extension SerialExchanges {
         // Whether a failure says nothing about the job's own host.
         let failedAt = source.flatMap { $0.failure == nil ? nil : $0.exchange.hop } ?? hop
         let isElsewhere = attempt.hasOwnProxy || failedAt.url.origin != running.leased.origin
-        return AttemptResult(
+        let result = AttemptResult(
             attempt: running.leased,
             outcome: repetition.permitted(explained(outcome), mayHaveReached: exchange.mayHaveReached),
             response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
@@ -166,5 +166,8 @@ extension SerialExchanges {
             hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
             home: bodyNode, lentSeconds: running.slot.lentSeconds, delayedRedirect: delayedRedirect,
             rejected: rejectedBody, upload: keepsUpload ? upload?.stored : nil)
+        guard let source else { return result }
+        return result.explainedByStore(
+            of: source.refused == nil ? attempt : source.attempt, context.nodeCredentials)
     }
 }

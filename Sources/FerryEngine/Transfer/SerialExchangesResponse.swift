@@ -67,6 +67,23 @@ extension SerialExchanges: ExchangeOwner {
         }
         response.examine(head)
         if exchange.hop.upload != nil, let isTaken = takeUpload(head) { return isTaken }
+        if let look = look(after: head) {
+            redirect = look
+            response.pass(to: .discard)
+            running.handle(.head(.redirect(isDelayed: false)))
+            return true
+        }
+        if looksAtObject, let verdict = verdict(ofLook: head) {
+            response.pass(to: .discard)
+            running.handle(.head(verdict))
+            return true
+        }
+        if demandsLength(head) {
+            mustFetchWhole = true
+            response.pass(to: .discard)
+            running.handle(.head(.again))
+            return true
+        }
         let requested = requested
         let judgement = judge(isDecoded: response.isDecoded).judge(
             head, requested, known: requested.range == nil ? nil : continuation.record?.known,

@@ -121,6 +121,15 @@ final class LocalFiles: Place {
         return directory
     }
 
+    /// Makes a file without a name, for bytes that a running attempt needs. `byteCount`: their expected
+    /// number; `nil` if it is unknown. Throws `storage_full`, `storage_unavailable` or `storage_failed`.
+    func unnamedFile(expecting byteCount: Int64?) throws(TransferError) -> ClaimedFile {
+        let directory = try openRoot(of: .managedFile, "")
+        let claim = try space.claim(at: directory, expecting: byteCount)
+        return ClaimedFile(
+            descriptor: try directory.unnamedFile(), directory: directory, space: space, claim: claim)
+    }
+
     // MARK: What attempts leave
 
     func forget(_ point: ResumePoint) {

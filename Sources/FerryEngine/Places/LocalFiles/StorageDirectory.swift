@@ -105,6 +105,18 @@ final class StorageDirectory: Sendable {
         return opened
     }
 
+    /// Makes a file that has no name, and is gone as soon as it is closed, also after a crash. Where the file
+    /// system has none (O_TMPFILE of open(2)), it has a name for a moment.
+    func unnamedFile() throws(TransferError) -> Int32 {
+        let opened = csys_unnamed_file(descriptor, modes.file)
+        if opened >= 0 { return opened }
+        guard [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) else { throw storageError(errno) }
+        let name = ".ferry-\(UInt64.random(in: .min ... .max))"
+        let named = try newFile(name)
+        unlinkat(descriptor, name, 0)
+        return named
+    }
+
     /// Gives an existing file the permissions of a new one: an earlier attempt may have made it in another
     /// directory, or with another umask. A file system without permissions (vfat) keeps its own.
     func giveModes(_ descriptor: Int32, _ status: stat) {

@@ -31,6 +31,8 @@ struct PayloadDigests: Sendable, Equatable {
     let checksum: Checksum?
     /// Number of bytes.
     let byteCount: Int64
+    /// MD5, if an object that exists may have to be compared with the bytes; else `nil`.
+    var md5: [UInt8]?
 
     /// SHA-256 of nothing.
     static let empty = PayloadDigests(
@@ -47,6 +49,15 @@ extension JobSpec {
         case .crc64nvme: .crc64nvme
         case nil: nil
         }
+    }
+}
+
+extension JobSpec {
+    /// Whether an object that exists may have to be compared with the body, because the response to the one
+    /// request that sends it is lost.
+    func comparesObject(_ byteCount: Int64?) -> Bool {
+        isSentToStore && destination?.ifExists == .fail
+            && byteCount ?? .max <= Limits.singlePutByteCountMax
     }
 }
 
@@ -126,6 +137,13 @@ extension Attempt {
     }
 }
 
+extension Attempt {
+    /// Whether the request to a store names the digest of its body, which therefore has to be known first.
+    func namesDigestOfBody(_ node: NodeCredentials?) -> Bool {
+        spec.isSentToStore && (spec.storeChecksum != nil || storeKey(node) != nil)
+    }
+}
+
 extension JobSpec.StoreObject {
     func region(_ correction: StoreCorrection?) -> String {
         correction?.region ?? region ?? Self.standardRegion
@@ -171,8 +189,8 @@ extension Hop {
 extension AttemptResult {
     /// The result with the store's own reason for a refusal, if it has given one. `retry.statuses` decides
     /// about repetitions where the job has it. The excerpt of a response to a temporary key is left out: it
-    /// may repeat the token. `node`: the node's own key.
-    func explainedByStore(_ node: NodeCredentials?) -> AttemptResult {
+    /// may repeat the token. `attempt`: whose request the response answers. `node`: the node's own key.
+    func explainedByStore(of attempt: Attempt, _ node: NodeCredentials?) -> AttemptResult {
         guard case .failed(let error, let retryAfter) = outcome,
             [.unacceptableStatus, .authenticationRequired].contains(error.code),
             attempt.spec.storeObject != nil, let response
@@ -198,6 +216,14 @@ extension TransferError {
             reason.code, reason.message, phase: reason.phase, isRetryable: mayPass)
         explained.cost = cost
         return explained
+    }
+
+    /// A copy has more bytes than one request sends, and parts are for signed requests.
+    static func tooLargeUnsigned(limit: Int64) -> TransferError {
+        TransferError(
+            .sizeMismatch,
+            "A copy with a checksum and without a credential has at most \(limit) bytes.",
+            phase: .sending, isRetryable: false)
     }
 
     /// A source has more bytes than a store takes.

@@ -6,15 +6,7 @@ import Synchronization
 /// in order. They can be read again from byte 0 only, by fetching them again.
 ///
 /// The attempt's loop writes and reads, neither of which blocks.
-final class BytePipe: ByteSource {
-    /// Work that reading leaves to the fetching side.
-    enum Demand: Sendable {
-        /// There is room again.
-        case drained
-        /// The bytes are to be fetched from byte 0 on.
-        case restart
-    }
-
+final class BytePipe: FetchedBytes {
     private struct State {
         var memory: [UInt8]
         /// Place of the next byte to read in the ring, and number of bytes there.
@@ -70,11 +62,11 @@ final class BytePipe: ByteSource {
     let identity: String?
     private let capacity: Int
     private let state: Mutex<State>
-    private let demand: @Sendable (Demand) -> Void
+    private let demand: @Sendable (FetchDemand) -> Void
 
     /// `byteCount`: of the whole content; `nil` if only its end tells. `identity`: as `ByteSource.identity`.
     /// `demand` is called on the reading thread, and must not read or write.
-    init(byteCount: Int64?, identity: String?, demand: @escaping @Sendable (Demand) -> Void) {
+    init(byteCount: Int64?, identity: String?, demand: @escaping @Sendable (FetchDemand) -> Void) {
         self.byteCount = byteCount
         self.identity = identity
         self.demand = demand
@@ -95,7 +87,7 @@ final class BytePipe: ByteSource {
     func read(
         into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(TransferError) -> ByteRead {
-        let (result, demand) = state.withLock { state -> (Result<ByteRead, TransferError>, Demand?) in
+        let (result, demand) = state.withLock { state -> (Result<ByteRead, TransferError>, FetchDemand?) in
             if let failure = state.failure { return (.failure(failure), nil) }
             if offset != state.offset, !state.awaitsRestart {
                 // No input reaches this: a body is read in order.
@@ -125,13 +117,10 @@ final class BytePipe: ByteSource {
 
     // MARK: Writing
 
-    /// Whether the bytes that come are to be dropped, because they are about to be fetched again.
     var awaitsRestart: Bool { state.withLock { $0.awaitsRestart } }
 
-    /// Whether the fetching side waits for room.
     var isFull: Bool { state.withLock { $0.isFull } }
 
-    /// Whether so many bytes can be written now. `false`: `Demand.drained` follows.
     func hasRoom(for count: Int) -> Bool {
         state.withLock { state in
             state.isFull = count > capacity - state.count
@@ -139,7 +128,6 @@ final class BytePipe: ByteSource {
         }
     }
 
-    /// Writes bytes, for which there is room.
     func write(_ bytes: UnsafeRawBufferPointer) {
         tell(
             state.withLock { state in
@@ -148,7 +136,6 @@ final class BytePipe: ByteSource {
             })
     }
 
-    /// The last byte was written.
     func finish() {
         tell(
             state.withLock { state in
@@ -157,7 +144,6 @@ final class BytePipe: ByteSource {
             })
     }
 
-    /// Makes every further read throw.
     func fail(_ error: TransferError) {
         tell(
             state.withLock { state in
@@ -166,7 +152,6 @@ final class BytePipe: ByteSource {
             })
     }
 
-    /// The bytes that are written next begin at byte 0.
     func restarted() { state.withLock { $0.awaitsRestart = false } }
 
     /// Tells those that wait that reading may find something.

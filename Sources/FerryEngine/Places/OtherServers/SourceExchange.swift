@@ -1,9 +1,22 @@
 import Curl
 import FerryCore
 
+/// Exchanges that send on the bytes of a copy. Loop thread only.
+protocol SourceOwner: AnyObject {
+    /// The source has responded with the file. Called once.
+    func sourceOpened(_ contents: BodyContents)
+    /// More bytes have come, the last one has, or fetching has failed after `sourceOpened`.
+    func sourceAdvanced()
+    /// The source cannot be fetched. Called instead of `sourceOpened`.
+    func sourceFailed(_ error: TransferError, retryAfter: Double?)
+    /// Lets the job wait for the source's host. Returns `false` if it goes on: its request may have reached
+    /// the target, and must not be sent again.
+    func putOff(bySource hold: HostHold) -> Bool
+}
+
 /// The requests that fetch the bytes of a copy from its source, with redirects, and repetitions after a
 /// connection has ended. They go into a pipe, from which the attempt's own request takes them
-/// (`SerialExchanges`). Loop thread only.
+/// (`SerialExchanges`), or into a file in memory, from which a store gets them. Loop thread only.
 final class SourceExchange {
     /// Treatment of the current response.
     private enum Target {
@@ -19,7 +32,8 @@ final class SourceExchange {
     /// The attempt whose requests these are: a download from the source.
     private(set) var attempt: Attempt
     private unowned let running: RunningAttempt
-    private unowned let owner: SerialExchanges
+    /// The exchanges that send the bytes on.
+    unowned var owner: any SourceOwner
     private(set) lazy var exchange = HTTPExchange(firstHop, of: running, for: self, as: attempt)
     private var permit: ConnectionPermit
     private var continuation: BodyContinuation
@@ -27,7 +41,7 @@ final class SourceExchange {
     private let unwanted = ResponseBody(.identity)
     private var target = Target.none
     /// `nil` until the source has responded with the file.
-    private var pipe: BytePipe?
+    private var pipe: (any FetchedBytes)?
     /// Strong `ETag` of the file; `nil` if the server gives none.
     private var entityTag: FieldOctets?
     /// Bytes from byte 0 on that went into the pipe.
@@ -84,6 +98,13 @@ final class SourceExchange {
         pace(job: exchange.pacing?.job)
         pipe.restarted()
         send(fresh: false)
+    }
+
+    /// Fetches the file once more from byte 0 on, into a file: its length has to be known before it is sent.
+    func fetchAgain(into file: FetchedFile) {
+        guard pipe != nil, state != .ended else { return }
+        pipe = file
+        restart()
     }
 
     private func send(fresh: Bool) {
@@ -151,11 +172,15 @@ final class SourceExchange {
 
     // MARK: The pipe
 
+    /// Identity of the file, as `ByteSource.identity`.
+    var identity: String? { entityTag.map { "\(attempt.spec.request.url) \($0.text)" } }
+
     private func makePipe(_ head: ResponseHead, _ body: ResponseTable.Body) {
-        let (key, onLoop) = (running.key, loop.runner)
-        let identity = entityTag.map { "\(attempt.spec.request.url) \($0.text)" }
-        let pipe = BytePipe(byteCount: body.total, identity: identity) { demand in
-            onLoop { $0.take(.sourceDemanded(demand), for: key) }
+        let pipe: any FetchedBytes
+        do throws(TransferError) {
+            pipe = try makePipe(byteCount: body.total)
+        } catch {
+            return fail(error)
         }
         self.pipe = pipe
         var contents = BodyContents([.source(pipe)], subject: 0)
@@ -167,7 +192,22 @@ final class SourceExchange {
         owner.sourceOpened(contents)
     }
 
-    func take(_ demand: BytePipe.Demand) {
+    /// A request to a store names the digest of its body, so that all bytes of the request come first.
+    private func makePipe(byteCount: Int64?) throws(TransferError) -> any FetchedBytes {
+        let (key, onLoop) = (running.key, loop.runner)
+        let demand: @Sendable (FetchDemand) -> Void = { demand in
+            onLoop { $0.take(.sourceDemanded(demand), for: key) }
+        }
+        guard running.attempt.namesDigestOfBody(context.nodeCredentials) else {
+            return BytePipe(byteCount: byteCount, identity: identity, demand: demand)
+        }
+        return try FetchedFile(
+            byteCount: byteCount, identity: identity,
+            partByteCount: PartDivision.partByteCount(ofCopy: byteCount), budget: context.copies,
+            demand: demand)
+    }
+
+    func take(_ demand: FetchDemand) {
         switch demand {
         case .drained: exchange.resume()
         case .restart: restart()
@@ -188,13 +228,16 @@ final class SourceExchange {
         stop()
         let error = error.atSource
         failure = error
-        if let pipe { pipe.fail(error) } else { owner.sourceFailed(error, retryAfter: retryAfter) }
+        guard let pipe else { return owner.sourceFailed(error, retryAfter: retryAfter) }
+        pipe.fail(error)
+        owner.sourceAdvanced()
     }
 
     private func becomeWhole() {
         state = .whole
         permit.end(for: attempt, on: loop)
         pipe?.finish()
+        owner.sourceAdvanced()
     }
 
     /// Continues the file with another request if it has stopped too early. Returns `false` if it does not.
@@ -380,7 +423,8 @@ extension SourceExchange: ExchangeOwner {
         running.progress.fetched(end)
         exchange.received(bytes.count, decoded: bytes.count)
         context.metrics.received(bytes.count)
-        return .proceed
+        owner.sourceAdvanced()
+        return state == .ended ? .abort : .proceed
     }
 
     private func discard(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {

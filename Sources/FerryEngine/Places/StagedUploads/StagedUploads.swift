@@ -66,7 +66,7 @@ package final class StagedUploads: UploadFiles {
             // Later syncs of the file do not make its name durable.
             if syncs { fsync(directory.descriptor) }
         }
-        let file = UploadFile(descriptor: descriptor, directory: directory, space: space, claim: claim)
+        let file = ClaimedFile(descriptor: descriptor, directory: directory, space: space, claim: claim)
         return UploadWriter(
             file, at: offset, digests.take(upload, upTo: offset, reprDigest),
             contentDigests: contentDigest.map { ExpectedDigest.all(in: $0, from: .client) } ?? [],

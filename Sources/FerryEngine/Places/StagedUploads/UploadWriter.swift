@@ -3,43 +3,6 @@ import Glibc
 import Synchronization
 import Sys
 
-/// The open file of an upload, and the disk space that it may use. One thread at a time uses it.
-final class UploadFile: @unchecked Sendable {
-    let descriptor: Int32
-    private let directory: StorageDirectory
-    private let space: StorageSpace
-    private let claim: StorageClaim
-
-    init(descriptor: Int32, directory: StorageDirectory, space: StorageSpace, claim: StorageClaim) {
-        self.descriptor = descriptor
-        self.directory = directory
-        self.space = space
-        self.claim = claim
-    }
-
-    deinit { close(descriptor) }
-
-    /// Throws `storage_full` or `storage_failed`.
-    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
-        try claim.take(bytes.count, descriptor)
-        do throws(TransferError) {
-            try writeAll(descriptor, bytes, at: offset)
-        } catch {
-            if error.code == .storageFull { space.noteFull(at: directory) }
-            throw error
-        }
-    }
-
-    func sync() throws(TransferError) {
-        if fdatasync(descriptor) != 0 { throw storageError(errno) }
-    }
-
-    /// Drops the bytes from `offset` on.
-    func truncate(to offset: Int64) throws(TransferError) {
-        if ftruncate(descriptor, off_t(offset)) != 0 { throw storageError(errno) }
-    }
-}
-
 /// Writes the bytes of one request to the file of an upload, and hashes them, on file threads. Two buffers of
 /// `UploadWriter.bufferByteCount` bytes at most hold what has arrived: one fills while the other is written.
 final class UploadWriter: UploadFileWriter {
@@ -65,7 +28,7 @@ final class UploadWriter: UploadFileWriter {
     private static let syncByteCount: Int64 = 8 << 20
     private static let syncInterval: Int64 = 1_000_000_000
 
-    private let file: UploadFile?
+    private let file: ClaimedFile?
     private let start: Int64
     private let digest: UploadDigest
     private let syncs: Bool
@@ -83,7 +46,7 @@ final class UploadWriter: UploadFileWriter {
     /// `file`: `nil` to hash only. `bufferSize`: expected bytes, or `nil`. `keepDigest` gets the digest of an
     /// upload that is not complete at the end of the request.
     init(
-        _ file: UploadFile?, at offset: Int64, _ digest: UploadDigest, contentDigests: [ExpectedDigest],
+        _ file: ClaimedFile?, at offset: Int64, _ digest: UploadDigest, contentDigests: [ExpectedDigest],
         bufferSize: Int64?, syncs: Bool, _ fileThreads: FileThreadPool, _ events: UploadWriterEvents,
         keepDigest: @escaping @Sendable (UploadDigest) -> Void
     ) {

@@ -11,7 +11,7 @@ import Testing
     private final class Demands: Sendable {
         private let list = Mutex<[String]>([])
         var all: [String] { list.withLock { $0 } }
-        func add(_ demand: BytePipe.Demand) { list.withLock { $0.append("\(demand)") } }
+        func add(_ demand: FetchDemand) { list.withLock { $0.append("\(demand)") } }
     }
 
     private static func pipe(_ byteCount: Int64? = nil) -> (BytePipe, Demands) {

@@ -21,6 +21,8 @@ final class MultipartExchanges: SeveralConnections {
 
     let object: JobSpec.StoreObject
     let source: any ByteSource
+    /// The bytes of a copy as they come, and the requests that fetch them; `nil` for other jobs.
+    let fetched: (file: FetchedFile, by: SourceExchange)?
     private let bytes: DigestTail.Bytes
     /// The body as a whole: its digests, and the check of its source.
     var body: RequestBody
@@ -79,32 +81,81 @@ final class MultipartExchanges: SeveralConnections {
     var awaitedOutcome: AttemptResult.Outcome?
 
     /// `nil` if the body is sent with one request.
-    init?(of running: RunningAttempt, _ body: RequestBody) {
+    convenience init?(of running: RunningAttempt, _ body: RequestBody) {
         let attempt = running.attempt
         guard let destination = attempt.spec.destination?.object, let divisible = body.source?.divisible,
             let total = body.byteCount
         else { return nil }
-        let earlier = attempt.upload?.dialect == .s3 ? attempt.upload : nil
-        let key = attempt.storeKey(running.context.nodeCredentials)
-        token = key?.sessionToken
         // A store takes parts in signed requests only.
-        let limit = key == nil ? Limits.objectByteCountMax : Limits.singlePutByteCountMax
+        let isSigned = attempt.storeKey(running.context.nodeCredentials) != nil
+        let limit = isSigned ? Limits.singlePutByteCountMax : Limits.objectByteCountMax
         // An upload of other bytes has to be removed, however many there are now.
-        guard total > limit || earlier != nil else { return nil }
+        guard total > limit || attempt.upload?.dialect == .s3 else { return nil }
+        self.init(
+            running, body, destination, divisible.source, divisible.bytes, total: total, fetched: nil)
+    }
+
+    /// Sends the object of a copy, whose bytes come. `contents`: the only source is `file`. Throws
+    /// `size_mismatch` if a store takes no object of this size.
+    convenience init(
+        of running: RunningAttempt, copying contents: BodyContents, _ file: FetchedFile,
+        from source: SourceExchange
+    ) throws(TransferError) {
+        // No input reaches this: only requests to a store have such a file.
+        guard let destination = running.attempt.spec.destination?.object else {
+            preconditionFailure("a copy to no store")
+        }
+        guard running.attempt.storeKey(running.context.nodeCredentials) != nil else {
+            throw .tooLargeUnsigned(limit: file.partByteCount)
+        }
+        let total = file.byteCount
+        if let total, total > PartDivision.copyByteCountMax {
+            throw .tooLargeForStore(total, limit: PartDivision.copyByteCountMax)
+        }
+        var body = RequestBody()
+        let (key, onLoop) = (running.key, running.loop.runner)
+        try body.open(contents, of: running.attempt.spec, running.context.fileThreads) {
+            onLoop { $0.take(.fetchedHashed, for: key) }
+        }
+        self.init(running, body, destination, file, file.bytes, total: total, fetched: (file, source))
+    }
+
+    private init(
+        _ running: RunningAttempt, _ body: RequestBody, _ destination: JobSpec.ObjectDestination,
+        _ source: any ByteSource, _ bytes: DigestTail.Bytes, total: Int64?,
+        fetched: (file: FetchedFile, by: SourceExchange)?
+    ) {
+        let attempt = running.attempt
         self.running = running
         self.body = body
+        self.source = source
+        self.bytes = bytes
+        self.fetched = fetched
         object = destination.object
-        (source, bytes) = divisible
+        token = attempt.storeKey(running.context.nodeCredentials)?.sessionToken
         rate = attempt.spec.bytesPerSecondMax.map {
             TokenBucket(bytesPerSecond: $0, now: running.loop.multi.now)
         }
-        connections = AttemptConnections(own: attempt.scope)
-        identity = Self.identity(attempt, destination, divisible.source)
-        let division = earlier?.parts.flatMap { PartDivision(total: total, partByteCount: $0.byteCount) }
+        connections = AttemptConnections(own: attempt.scope, hasOwn: running.isLeasedForTarget)
+        identity = Self.identity(attempt, destination, source)
+        let earlier = attempt.upload?.dialect == .s3 ? attempt.upload : nil
+        let known = earlier?.parts.flatMap { earlier in
+            total.flatMap { PartDivision(total: $0, partByteCount: earlier.byteCount) }
+        }
+        // The memory of a copy is for parts of this size.
+        let ofCopy = fetched?.file.partByteCount
         let isUsable =
-            division != nil && earlier?.byteCount == total && earlier?.body == identity
+            known != nil && earlier?.byteCount == total && earlier?.body == identity
+            && (ofCopy == nil || known?.partByteCount == ofCopy)
             && isSameLink(earlier?.target ?? "", attempt.spec.request.url)
-        parts = PartList(isUsable ? division ?? PartDivision(total: total) : PartDivision(total: total))
+        if let ofCopy {
+            let division = PartDivision(
+                arrived: total ?? 0, isWhole: total != nil, partByteCount: ofCopy)
+            parts = PartList(ofCopy: division, total: total)
+        } else {
+            let division = PartDivision(total: total ?? 0)
+            parts = PartList(isUsable ? known ?? division : division)
+        }
         conversation = MultipartConversation(earlier: earlier?.parts?.upload, isUsable: isUsable)
         guard let earlier, isUsable else { return }
         stored = earlier
@@ -165,6 +216,7 @@ final class MultipartExchanges: SeveralConnections {
         for hash in hashes.values { hash.stop() }
         hashes = [:]
         body.stopHashing()
+        fetched?.by.stop()
     }
 
     func take(_ reply: ExchangeReply) {
@@ -175,13 +227,16 @@ final class MultipartExchanges: SeveralConnections {
             parts.hashed(part, digests)
             noteProgress()
             body.hash(upTo: parts.hashedPrefix)
+            releaseFetched()
             fill()
         case .bodyHashed(.success(let digests)):
             self.digests = digests
             body.take(digests)
             fill()
         case .partHashed(_, .failure(let error)), .bodyHashed(.failure(let error)): fail(error)
-        case .bodyOpened, .bodyReadable, .sourceDemanded, .marked, .placeCaughtUp, .contentRemoved: break
+        case .sourceDemanded(let demand): fetched?.by.take(demand)
+        case .fetchedHashed: releaseFetched()
+        case .bodyOpened, .bodyReadable, .marked, .placeCaughtUp, .contentRemoved: break
         }
     }
 
@@ -308,6 +363,7 @@ final class MultipartExchanges: SeveralConnections {
     func adopt(_ edit: AttemptEdit) {
         let before = attempt.spec.bytesPerSecondMax
         running.apply(edit)
+        if let from = running.source { fetched?.by.adopt(from) }
         guard edit.spec.bytesPerSecondMax != before else { return }
         rate = edit.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         limitsChanged()
@@ -316,6 +372,7 @@ final class MultipartExchanges: SeveralConnections {
     func limitsChanged() {
         let before = places
         places = JobPlaces()
+        defer { fetched?.by.limitsChanged() }
         let changes = exchanges.map { (one: $0, pacing: pacing(at: $0.exchange.hop.url)) }
         let isSame = changes.allSatisfy { change in
             guard let now = change.pacing, let before = change.one.exchange.pacing else {

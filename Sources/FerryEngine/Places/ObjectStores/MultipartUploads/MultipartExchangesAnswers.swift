@@ -90,6 +90,7 @@ extension MultipartExchanges {
         running.noteResumption(at: 0)
         let encryption = head.first("x-amz-server-side-encryption")
         parts.haveDigestTags = (encryption ?? "AES256") == "AES256" && !head.hasOwnKey
+        defer { if fetched?.file.failure != nil { sourceAdvanced() } }
         guard let identity else { return }
         let division = parts.division
         note(
@@ -120,6 +121,7 @@ extension MultipartExchanges {
         failureCount = 0
         partFailureCounts[number] = nil
         noteProgress()
+        releaseFetched()
     }
 
     /// A store may answer with status 200 before it has made the object, and then with an error.

@@ -34,7 +34,8 @@ extension MultipartExchanges {
         guard isSending else { return }
         isSending = false
         var error = error
-        let outcome = AttemptResult.Outcome.failed(error, retryAfter: retryAfter).weighed(gained: gained)
+        let outcome = AttemptResult.Outcome.failed(error, retryAfter: retryAfter)
+            .weighed(gained: areWrong(after: error) ? nil : gained)
         if case .failed(let weighed, _) = outcome { error = weighed }
         stopAll()
         running.handle(.head(.refuse(error, retryAfter: retryAfter)))
@@ -42,9 +43,15 @@ extension MultipartExchanges {
     }
 
     /// Bytes of parts that this attempt has got through; `nil` if it has begun anew what an earlier one had
-    /// sent.
+    /// sent, and if no later one can continue them.
     private var gained: Int64? {
-        conversation.hasBegunAnew ? nil : max(0, parts.doneByteCount - foundByteCount)
+        conversation.hasBegunAnew || stored == nil ? nil : max(0, parts.doneByteCount - foundByteCount)
+    }
+
+    /// Whether all parts together are not the bytes that the job or their server names: no later attempt
+    /// continues them.
+    private func areWrong(after error: TransferError) -> Bool {
+        parts.areDone && [.digestMismatch, .sizeMismatch].contains(error.code)
     }
 
     // MARK: Removal of the upload
@@ -70,9 +77,10 @@ extension MultipartExchanges {
     private func mustAbort(after outcome: AttemptResult.Outcome) -> Bool {
         guard stored != nil else { return true }
         switch outcome {
-        case .cancelled: return !keepsUpload
+        // A cancelled copy of a download leaves nothing to resume from.
+        case .cancelled: return !keepsUpload || running.leased.spec.kind == .download
         case .failed(let error, let retryAfter):
-            return error.code == .sourceChanged
+            return error.code == .sourceChanged || areWrong(after: error)
                 || !attempt.mayBeTriedAgain(
                     after: error, retryAfter, now: context.clock.now())
         case .succeeded, .suspended, .asked, .released, .putOff: return false
@@ -95,18 +103,23 @@ extension MultipartExchanges {
                 Array(excerpt.prefix(Limits.responseExcerptByteCountMax + 1)),
                 byteCountMax: Limits.responseExcerptByteCountMax)
         }
+        let refused = fetched?.by.refused
+        if let refused { response = refused.response }
+        let failedAt = fetched.flatMap { $0.by.failure == nil ? nil : $0.by.exchange.hop.url } ?? shown?.url
         let isElsewhere =
-            attempt.hasOwnProxy || shown.map { $0.url.origin != attempt.origin } ?? false
+            attempt.hasOwnProxy || failedAt.map { $0.origin != running.leased.origin } ?? false
             || running.trace.diagnostics.isOwnShortage
         let evidence =
             isShownReported
             ? nil : shown.flatMap { context.hostResponse($0.head, from: $0.url, to: attempt) }
-        return AttemptResult(
-            attempt: attempt, outcome: outcome, response: response, bytesReceived: 0,
-            bytesSent: running.progress.bytesSent,
+        let result = AttemptResult(
+            attempt: running.leased, outcome: outcome, response: response,
+            bytesReceived: running.progress.bytesReceived, bytesSent: running.progress.bytesSent,
             trace: running.trace.trace(finishedAt: context.clock.now()), endedAtOtherHost: isElsewhere,
             hostResponse: evidence, lentSeconds: running.slot.lentSeconds,
             upload: keepsUpload ? stored : nil)
+        guard let fetched, refused != nil else { return result }
+        return result.explainedByStore(of: fetched.by.attempt, context.nodeCredentials)
     }
 }
 

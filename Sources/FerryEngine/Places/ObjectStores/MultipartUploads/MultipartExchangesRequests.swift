@@ -74,7 +74,9 @@ extension MultipartExchanges {
     // MARK: Connections
 
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard connections.asked.contains(scope) else { return false }
+        guard connections.asked.contains(scope) else {
+            return fetched?.by.connectionAnswered(grant, at: scope) ?? false
+        }
         note(grant, scope)
         fill()
         giveBackSpares()
@@ -95,16 +97,20 @@ extension MultipartExchanges {
         let phase = exchanges.first?.exchange.phase ?? .connecting
         if isSending, running.endIfOverdue(now, phase) { return }
         for one in exchanges { one.secondPassed(seconds) }
+        fetched?.by.secondPassed(seconds)
         if isSending { fill() }
     }
 
     var activity: ExchangeActivity {
         ExchangeActivity(
-            idleTime: isSending ? exchanges.map(\.exchange.idleTime).min() ?? 0 : 0,
-            isConnecting: exchanges.allSatisfy { !$0.exchange.mayHaveReached },
-            waitsForServer: isSending && exchanges.contains { $0.exchange.isReading },
+            idleTime: isSending ? exchanges.map(\.exchange.idleTime).min() ?? sourceIdleTime : 0,
+            isConnecting: fetched == nil && exchanges.allSatisfy { !$0.exchange.mayHaveReached },
+            waitsForServer: isSending
+                && (exchanges.contains { $0.exchange.isReading } || fetched?.by.exchange.isReading ?? false),
             waitsForPlace: isSending && exchanges.isEmpty && isHashing)
     }
+
+    private var sourceIdleTime: Int64 { isHashing ? 0 : fetched?.by.exchange.idleTime ?? 0 }
 
     var unansweredScope: RequestScope? {
         // While a part is sent, no response is missed.

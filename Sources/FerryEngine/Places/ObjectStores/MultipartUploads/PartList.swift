@@ -1,7 +1,7 @@
 import FerryCore
 import OpenSSL
 
-/// The parts of a multipart upload: which are hashed, and which the store has. A pure value.
+/// The parts of a multipart upload: which are there, which are hashed, and which the store has. A pure value.
 struct PartList: Sendable {
     private enum State: Sendable {
         case unknown
@@ -19,8 +19,12 @@ struct PartList: Sendable {
         }
     }
 
-    let division: PartDivision
+    private(set) var division: PartDivision
     private var states: [State]
+    /// Bytes from byte 0 on that are there; `nil`: all.
+    private var arrivedByteCount: Int64?
+    /// Whether more parts may follow: the length of the object is not known yet.
+    private var isOpen = false
     /// Parts that the store has listed and that are not compared yet.
     private var listed: [Int: ListedPart] = [:]
     private var listedByteCount: Int64 = 0
@@ -35,6 +39,8 @@ struct PartList: Sendable {
     private(set) var hashedCount = 0
     /// Parts before this one are hashed.
     private var firstUnhashed = 1
+    /// Parts before this one are at the store.
+    private var firstMissing = 1
     /// Whether entity tags of parts are MD5 digests.
     var haveDigestTags = true
 
@@ -43,20 +49,57 @@ struct PartList: Sendable {
         states = Array(repeating: .unknown, count: division.count)
     }
 
-    var areDone: Bool { doneCount == division.count }
-    var areHashed: Bool { hashedCount == division.count }
+    /// Parts of a copy, of which no bytes have come yet. `total`: bytes of the object; `nil` if only its end
+    /// tells.
+    init(ofCopy division: PartDivision, total: Int64?) {
+        self.division = division
+        isOpen = total == nil
+        arrivedByteCount = 0
+        states = Array(repeating: .unknown, count: isOpen ? 0 : division.count)
+    }
+
+    var areDone: Bool { !isOpen && doneCount == division.count }
+    var areHashed: Bool { !isOpen && hashedCount == division.count }
     /// Number of parts that could be sent now.
     var readyCount: Int { ready.count }
     /// Bytes at the beginning of the object that are hashed.
-    var hashedPrefix: Int64 {
-        firstUnhashed > division.count ? division.total : division.range(of: firstUnhashed).lowerBound
+    var hashedPrefix: Int64 { start(of: firstUnhashed) }
+    /// Bytes at the beginning of the object that the store has.
+    var donePrefix: Int64 { start(of: firstMissing) }
+
+    private func start(of part: Int) -> Int64 {
+        part > states.count ? division.total : division.range(of: part).lowerBound
+    }
+
+    // MARK: Copies
+
+    /// Number of parts all of whose bytes are there.
+    var readablePartCount: Int {
+        guard let arrivedByteCount, arrivedByteCount < division.total else { return states.count }
+        return Int(arrivedByteCount / division.partByteCount)
+    }
+
+    /// Notes how many bytes have come. `isWhole`: whether they are all. Returns `false` if they are more than
+    /// parts can have.
+    mutating func arrived(_ byteCount: Int64, isWhole: Bool) -> Bool {
+        arrivedByteCount = byteCount
+        guard isOpen else { return true }
+        division = PartDivision(
+            arrived: byteCount, isWhole: isWhole, partByteCount: division.partByteCount)
+        isOpen = !isWhole
+        let count = isWhole || division.total > 0 ? division.count : 0
+        guard count <= Limits.multipartPartCountMax else { return false }
+        states += Array(repeating: .unknown, count: count - states.count)
+        return true
     }
 
     // MARK: Hashing
 
     /// Takes the next part that is to be hashed; `nil` if there is none.
     mutating func takeUnhashed() -> Int? {
-        guard next <= division.count else { return nil }
+        guard next <= states.count,
+            division.range(of: next).upperBound <= arrivedByteCount ?? .max
+        else { return nil }
         next += 1
         return next - 1
     }
@@ -67,7 +110,7 @@ struct PartList: Sendable {
         let found = listed.removeValue(forKey: part)
         if found != nil { listedByteCount -= Int64(division.range(of: part).count) }
         states[part - 1] = .ready(digests)
-        while firstUnhashed <= division.count, states[firstUnhashed - 1].digests != nil { firstUnhashed += 1 }
+        while firstUnhashed <= states.count, states[firstUnhashed - 1].digests != nil { firstUnhashed += 1 }
         if let found, isSame(found, digests) {
             return finish(part, digests, tag: found.entityTag)
         }
@@ -78,7 +121,7 @@ struct PartList: Sendable {
 
     /// Notes parts of the store. Those that are hashed already are compared at once.
     mutating func list(_ parts: [ListedPart]) {
-        for part in parts where (1...division.count).contains(part.number) {
+        for part in parts where part.number >= 1 && part.number <= states.count {
             switch states[part.number - 1] {
             case .unknown:
                 if listed.updateValue(part, forKey: part.number) == nil {
@@ -112,7 +155,7 @@ struct PartList: Sendable {
     /// Forgets what the store has: the upload is gone.
     mutating func forgetUpload() {
         (listed, listedByteCount) = ([:], 0)
-        (doneCount, doneByteCount) = (0, 0)
+        (doneCount, doneByteCount, firstMissing) = (0, 0, 1)
         ready = []
         for index in states.indices {
             guard let digests = states[index].digests else { continue }
@@ -157,6 +200,7 @@ struct PartList: Sendable {
         doneCount += 1
         doneByteCount += digests.payload.byteCount
         ready.removeAll { $0 == part }
+        while firstMissing <= states.count, case .done = states[firstMissing - 1] { firstMissing += 1 }
     }
 
     private mutating func makeReady(_ part: Int) {

@@ -41,6 +41,10 @@ import Testing
         return numbers
     }
 
+    private static func arrive(_ list: inout PartList, _ byteCount: Int64, isWhole: Bool) -> Bool {
+        list.arrived(byteCount, isWhole: isWhole)
+    }
+
     private static func send(
         _ list: inout PartList, _ part: Int, _ tag: String, checksum: String? = nil, isDigest: Bool = true
     ) -> Bool {
@@ -62,6 +66,55 @@ import Testing
         #expect(Self.ready(&list) == [1, 3])
         list.hashed(4, Self.digests(4))
         #expect(list.areHashed && list.hashedPrefix == 20 * Self.mebi && !list.areDone)
+    }
+
+    @Test("parts of a copy are hashed when their bytes have come")
+    func copies() throws {
+        let division = try #require(PartDivision(total: 11 * Self.mebi, partByteCount: 5 * Self.mebi))
+        var list = PartList(ofCopy: division, total: division.total)
+        #expect(Self.arrive(&list, 5 * Self.mebi - 1, isWhole: false))
+        #expect(list.readablePartCount == 0)
+        #expect(Self.unhashed(&list) == [])
+        #expect(Self.arrive(&list, 10 * Self.mebi, isWhole: false))
+        #expect(list.readablePartCount == 2)
+        #expect(Self.unhashed(&list) == [1, 2])
+        #expect(Self.arrive(&list, 11 * Self.mebi, isWhole: true))
+        #expect(list.readablePartCount == 3)
+        #expect(Self.unhashed(&list) == [3])
+        for part in 1...3 { list.hashed(part, Self.digests(part)) }
+        #expect(Self.ready(&list) == [1, 2, 3] && list.donePrefix == 0)
+        #expect(Self.send(&list, 2, Self.tag(2)) && list.donePrefix == 0)
+        #expect(Self.send(&list, 1, Self.tag(1)) && list.donePrefix == 10 * Self.mebi && !list.areDone)
+        #expect(Self.send(&list, 3, Self.tag(3)) && list.donePrefix == 11 * Self.mebi && list.areDone)
+    }
+
+    @Test("a copy of unknown length has as many parts as come", arguments: [0, 4, 5, 10, 11] as [Int64])
+    func openCopies(_ size: Int64) throws {
+        let division = PartDivision(arrived: 0, isWhole: false, partByteCount: 5 * Self.mebi)
+        var list = PartList(ofCopy: division, total: nil)
+        var parts: [Int] = []
+        for arrived in 0...size {
+            #expect(Self.arrive(&list, arrived * Self.mebi, isWhole: false))
+            #expect(list.readablePartCount == arrived / 5 && !list.areHashed && !list.areDone)
+            parts += Self.unhashed(&list)
+        }
+        #expect(parts == Array(1..<(1 + Int(size) / 5)))
+        #expect(Self.arrive(&list, size * Self.mebi, isWhole: true))
+        parts += Self.unhashed(&list)
+        let count = max(1, (Int(size) + 4) / 5)
+        #expect(parts == Array(1...count) && list.division.total == size * Self.mebi)
+        for part in parts { list.hashed(part, Self.digests(part)) }
+        #expect(list.areHashed && list.hashedPrefix == size * Self.mebi)
+        for part in Self.ready(&list) { #expect(Self.send(&list, part, Self.tag(part))) }
+        #expect(list.areDone)
+    }
+
+    @Test("a copy of unknown length has no more parts than a store takes")
+    func tooManyParts() {
+        let division = PartDivision(arrived: 0, isWhole: false, partByteCount: Self.mebi)
+        var list = PartList(ofCopy: division, total: nil)
+        #expect(Self.arrive(&list, 10_000 * Self.mebi, isWhole: false))
+        #expect(!Self.arrive(&list, 10_000 * Self.mebi + 1, isWhole: true))
     }
 
     @Test("listed parts with the same bytes are not sent; wrong sizes, tags and checksums are")

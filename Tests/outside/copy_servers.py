@@ -35,6 +35,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.cuts: list[int] = []
         # Whether responses tell no length.
         self.is_chunked = False
+        # Whether a request needs a length: before its body is read, or after that.
+        self.demands_length: str | None = None
         # Waits before the body of a response, and before that of a request is read.
         self.gate: threading.Event | None = None
         self.got: list[Got] = []
@@ -118,9 +120,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         got, server = self.note(), self.server
         if server.gate:
             server.gate.wait(60)
+        refuses = server.demands_length and "content-length" not in got.headers
+        if refuses and server.demands_length == "before":
+            got.is_whole, self.close_connection = False, True
+            return self.answer(411, {"Connection": "close"})
         if not self.read_body(got):
             self.close_connection = True
             return
+        if refuses:
+            return self.answer(411, {})
         if self.told():
             return
         if got.headers.get("if-none-match") == "*" and self.path in server.files:

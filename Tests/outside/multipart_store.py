@@ -76,7 +76,8 @@ class MultipartStore(MemoryStore):
             if spoilt := self.spoil(kind, number, request):
                 return spoilt
             if kind in ("put", "get"):
-                return super().usual(request)
+                answer = super().usual(request)
+                return self.spoil_after(kind, number, request) or answer
             identifier = names.get("uploadId", "")
             if kind not in ("create", "look") and identifier not in self.uploads:
                 return Answer(404, "NoSuchUpload")

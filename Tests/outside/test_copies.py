@@ -79,6 +79,35 @@ def test_a_length_that_the_source_does_not_tell(ferry, source, target, copy):
     assert target.of("PUT")[0].headers["transfer-encoding"] == "chunked"
 
 
+@BOTH
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("size", [0, 70_000, 3_000_000, 40_000_000])
+def test_a_length_that_the_target_demands(ferry, source, target, copy, when, size):
+    """The file is fetched once more, to the disk, and sent from there."""
+    source.files["/a.png"] = whole = os.urandom(size)
+    source.is_chunked, target.demands_length = True, when
+    job = succeeded(ferry, copy(source, target))
+    assert target.files["/b"] == whole and job["result"]["sha256"] == hashlib.sha256(whole).hexdigest()
+    assert job["result"]["spooled_bytes"] == size == job["result"]["size"] and job["attempt"] == 1
+    assert len(source.got) == 2 and target.of("PUT")[-1].headers["content-length"] == str(size)
+    assert target.of("PUT")[-1].headers["content-type"] == "image/png"
+    left = [path for path in ferry.data.rglob("*") if path.is_file() and path.stat().st_size == size > 1_000]
+    assert left == []
+
+
+@BOTH
+def test_a_file_on_the_disk_is_verified_and_sent_again(ferry, source, target, copy):
+    """A redirect, and a source that breaks off, while the file is on the disk."""
+    source.is_chunked, target.demands_length = True, "after"
+    source.cuts = [len(DATA), 1_000_000]
+    target.statuses["/b"] = [(307, {"Location": "/c"})]
+    job = succeeded(ferry, copy(source, target))
+    assert target.files["/c"] == DATA and job["result"]["spooled_bytes"] == len(DATA)
+    source.cuts, source.tag = [], '"other"'
+    wrong = copy(source, target, integrity={"sha256": "0" * 64}, retry={"max_attempts": 1})
+    failed(ferry, wrong, "digest_mismatch", "")
+
+
 def test_each_end_has_its_own_fields_and_credentials(ferry, source, target):
     secret = {"headers": {"X-Api-Key": "source-key", "X-Plain": "s"}, "auth": {"type": "basic", "user": "u", "password": "pw"}}
     own = {"url": f"{target.url}/b", "headers": {"Authorization": "Bearer target", "X-Own": "t"}}

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from conftest import Ferry, eventually, killed_and_started, running
-from memory_store import Answer, checksum
+from memory_store import Answer, checksum, etag
 from multipart_store import MultipartStore, error_in_200, etag_of_parts, multipart_store
-from object_jobs import ended, failed, submit, succeeded, upload
+from object_jobs import ended, failed, run, submit, succeeded, upload
 
 PART = 16 << 20
 # 5 parts.
@@ -80,6 +80,42 @@ def test_stores_take_checksums_of_parts(ferry, request, source, name, algorithm)
     bucket = store.new_bucket()
     succeeded(ferry, upload(store.object(bucket, "k", checksum=algorithm), source))
     assert store.client().get_object(Bucket=bucket, Key="k")["Body"].read() == DATA
+
+
+# One request
+
+
+@pytest.mark.parametrize("answer", [Answer(0), Answer(503, "SlowDown")], ids=["cut", "503"])
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_the_object_of_a_lost_response_is_ones_own(ferry, memory, answer, attempts):
+    """The second request with `If-None-Match: *` finds the object of the first."""
+    memory.spoil_after = once("put", answer)
+    retry = QUICK | {"max_attempts": attempts}
+    job = run(ferry, upload(memory.store.object("bucket", "k"), {"text": "abc"}, if_exists="fail", retry=retry))
+    assert memory.objects["/bucket/k"] == b"abc"
+    if job["state"] == "succeeded":
+        assert memory.kinds() == ["put", "put", "look"] and job["result"]["etag"] == etag(b"abc")
+        assert job["result"]["url"] == f"{memory.store.url}/bucket/k"
+    else:
+        assert attempts == 1 and memory.kinds() == ["put"]
+
+
+@pytest.mark.parametrize("other", [b"abd", b"abcd"])
+def test_another_object_is_not_ones_own(ferry, memory, other):
+    def replace(_):
+        memory.objects["/bucket/k"] = other
+        return Answer(503, "SlowDown")
+
+    memory.spoil = once("put", replace)
+    failed(ferry, upload(memory.store.object("bucket", "k"), {"text": "abc"}, if_exists="fail", retry=QUICK),
+           "destination_exists", "exists")
+    assert memory.kinds() == ["put", "put", "look"] and memory.objects["/bucket/k"] == other
+
+
+def test_an_object_that_existed_before_is_not_looked_at(ferry, memory):
+    memory.objects["/bucket/k"] = b"abc"
+    failed(ferry, upload(memory.store.object("bucket", "k"), {"text": "abc"}, if_exists="fail"), "destination_exists", "")
+    assert memory.kinds() == ["put"]
 
 
 # Requests

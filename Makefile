@@ -4,8 +4,8 @@
 .PHONY: run build release test smoke test-long build-tests test-swift smoke-swift build-memory test-memory \
         test-races prepare-outside test-outside test-outside-waiting test-outside-others smoke-outside test-ledger \
         record-budget install-deps install-test-deps format lint lint-format check-compose secrets bench-peers \
-        bench-micro bench-memory bench-webhooks bench-queue bench-submit bench-lists bench-ledger bench-report soak \
-        clean
+        bench-micro bench-memory bench-webhooks bench-queue bench-submit bench-lists bench-places bench-ledger \
+        bench-report soak clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -134,6 +134,11 @@ bench-memory: install-test-deps release
 # What webhooks and streams of events cost: make bench-webhooks ARGS="--lines 2,3"
 bench-webhooks: install-test-deps release
 	python3 Benchmarks/webhooks/webhooks.py --ferry $(FERRY) $(ARGS)
+
+# Copies, stores and staged uploads beside curl, boto3, rclone and nginx: make bench-places ARGS="--only copy,store"
+bench-places: install-test-deps release
+	@scripts/install-system-packages bench rclone
+	.build/venv/bin/python Benchmarks/places/places.py --ferry $(FERRY) $(ARGS)
 
 # The hot pieces alone.
 bench-micro: install-test-deps

@@ -39,6 +39,8 @@ public final class Attempt: Sendable {
     public let home: NodeID?
     /// The request with which the attempt begins, instead of the job's own; `nil`: the job's own.
     public let nextRequest: NextRequest?
+    /// Whether it is the end of a copy that the lease is not about: all of its connections are further ones.
+    public let isOtherEnd: Bool
 
     /// Creates an attempt.
     public init(
@@ -47,7 +49,7 @@ public final class Attempt: Sendable {
         startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets,
         sealedSecrets: [UInt8]? = nil, payload: [UInt8]?, origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil,
-        nextRequest: NextRequest? = nil
+        nextRequest: NextRequest? = nil, isOtherEnd: Bool = false
     ) {
         self.job = job
         self.number = number
@@ -68,6 +70,7 @@ public final class Attempt: Sendable {
         self.isCancelRequested = isCancelRequested
         self.home = home
         self.nextRequest = nextRequest
+        self.isOtherEnd = isOtherEnd
     }
 
     /// Returns the attempt as it begins at `now`, some time after its lease.
@@ -77,7 +80,8 @@ public final class Attempt: Sendable {
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
             storedSpec: storedSpec, secrets: secrets, sealedSecrets: sealedSecrets, payload: payload,
             origin: origin, scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
-            isCancelRequested: isCancelRequested, home: home, nextRequest: nextRequest)
+            isCancelRequested: isCancelRequested, home: home, nextRequest: nextRequest,
+            isOtherEnd: isOtherEnd)
     }
 
     /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
@@ -90,7 +94,7 @@ public final class Attempt: Sendable {
             payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
             retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
-            nextRequest: edit.dropsNextRequest(of: self) ? nil : nextRequest)
+            nextRequest: edit.dropsNextRequest(of: self) ? nil : nextRequest, isOtherEnd: isOtherEnd)
     }
 
     /// Scope of the job's own request.

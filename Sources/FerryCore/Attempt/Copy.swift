@@ -14,9 +14,12 @@ extension Attempt {
             secrets: secrets.ofOtherServer, payload: nil, origin: url.origin,
             scopePath: RequestScope.path(of: url, credentials: nil), traceparent: traceparent,
             retryOf: retryOf, isCancelRequested: isCancelRequested, home: home,
-            nextRequest: spec.kind == .upload ? nextRequest : nil)
+            nextRequest: spec.kind == .upload ? nextRequest : nil, isOtherEnd: true)
         return spec.kind == .upload ? (self, attempt) : (attempt, self)
     }
+
+    /// Whether it is one of the two ends of a copy between servers.
+    public var isEndOfCopy: Bool { isOtherEnd || spec.otherServer != nil }
 }
 
 extension JobSpec {

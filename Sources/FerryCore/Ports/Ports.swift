@@ -256,15 +256,18 @@ public protocol ResultSink: Sendable {
     func takeBackSlot(of attempt: Attempt, isEarly: Bool)
 }
 
-/// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
-/// redirects. An attempt begins with the first one; once it has returned that, it asks for it like for
-/// others. May be called on any thread. The result of an attempt returns all of its connections.
+/// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors, redirects
+/// and the other ends of copies. An attempt begins with the first one; once it has returned that, it asks for
+/// it like for others. May be called on any thread. The result of an attempt returns all of its connections.
 public protocol ConnectionLimiter: Sendable {
     /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
     /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant?
+    /// Ends the wait of an end of a copy for a connection of a scope: the reply is a refusal, unless another
+    /// one was given.
+    func endWait(of attempt: Attempt, for scope: RequestScope)
     /// Returns a granted connection; of the attempt's own origin, the first one last.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
     /// Returns why no request of the scope may be sent now, whatever the number of connections; `nil` if

@@ -153,6 +153,8 @@ enum EngineLimits {
     static let slotPauseMax = 5.0
     /// Nanoseconds until a refused connection is asked for again.
     static let refusalPause: Int64 = 1_000_000_000
+    /// Nanoseconds for which an end of a copy waits for its connection.
+    static let connectionWaitMax: Int64 = 10_000_000_000
     /// Seconds that an attempt waits at least before it is given up because its disk hangs: if several disks
     /// are in use, the others answer sooner.
     static let diskSecondsMin = 10

@@ -1,8 +1,9 @@
+import Curl
 import FerryCore
 
 /// The permission of a transfer to connect to an origin, which may be limited or paused. The attempt begins
 /// with one connection to its job's own origin. It returns that before it connects elsewhere, so that it
-/// holds none while it waits for another one. Loop thread only.
+/// holds none while it waits for another one; of a copy, the other end may hold one. Loop thread only.
 struct ConnectionPermit {
     enum Decision {
         case connect
@@ -43,6 +44,12 @@ struct ConnectionPermit {
         }
         guard let grant else {
             asked = (scope, isFresh)
+            if attempt.isEndOfCopy {
+                // The connection of the other end may be one that others wait for.
+                loop.multi.after(nanoseconds: EngineLimits.connectionWaitMax) {
+                    limiter.endWait(of: attempt, for: scope)
+                }
+            }
             return .wait
         }
         return take(grant, scope, of: attempt)

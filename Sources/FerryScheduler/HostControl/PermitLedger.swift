@@ -33,19 +33,31 @@ package struct PermitLedger: Sendable {
         }
     }
 
-    /// Answer to an owner that asks for its first connection again.
+    /// A connection that an owner waits for: at most its first one and a further one at a time.
+    package struct Wait: Hashable, Sendable {
+        package let owner: Owner
+        package let isFirst: Bool
+
+        /// Creates a wait.
+        package init(_ owner: Owner, isFirst: Bool) {
+            self.owner = owner
+            self.isFirst = isFirst
+        }
+    }
+
+    /// Answer to an owner that may wait for a connection.
     package enum Answer: Sendable, Equatable {
         case granted
-        /// The owner is named by `nextWaiting` later.
+        /// `nextWaiting` returns the wait later.
         case waits
-        /// As many owners wait as there are connections.
+        /// Too many owners wait.
         case refused
     }
 
     private var firsts: [Owner: ConnectionPool] = [:]
     private var used: [ConnectionPool: Int] = [:]
-    private var waiting: [ConnectionPool: [Owner]] = [:]
-    private var pools: [Owner: ConnectionPool] = [:]
+    private var waiting: [ConnectionPool: [Wait]] = [:]
+    private var pools: [Wait: ConnectionPool] = [:]
 
     /// Creates an empty ledger.
     package init() {}
@@ -68,37 +80,48 @@ package struct PermitLedger: Sendable {
         return true
     }
 
-    /// Returns the first connection of an owner, and forgets that it waits for one. Returns the pool in which
-    /// a connection is free by that, or `nil`.
+    /// Returns the first connection of an owner. Returns the pool in which a connection is free by that, or
+    /// `nil`.
     package mutating func endFirst(_ owner: Owner) -> ConnectionPool? {
-        if !pools.isEmpty, let pool = pools.removeValue(forKey: owner) {
-            waiting[pool]?.removeAll { $0 == owner }
-            if waiting[pool]?.isEmpty == true { waiting[pool] = nil }
-        }
         guard let pool = firsts.removeValue(forKey: owner) else { return nil }
         free(pool)
         return pool
     }
 
-    /// Counts the first connection of an owner that has returned it. At the limit the owner waits, unless
-    /// `limit` others do.
-    package mutating func askAgain(_ owner: Owner, in pool: ConnectionPool, limit: Int) -> Answer {
-        if beginFirst(owner, in: pool, limit: limit) { return .granted }
-        guard pools[owner] == nil else { return .waits }
-        guard waiting[pool, default: []].count < limit else { return .refused }
-        waiting[pool, default: []].append(owner)
-        pools[owner] = pool
+    /// Counts the connection that an owner asks for. At the limit the owner waits, unless `limit` others do.
+    ///
+    /// `keepsAnother`: it may keep another connection, of this pool or of another one, until it has this one.
+    /// It waits only if less than half of `limit` others do. So fewer owners wait with a connection than
+    /// there are connections in the pools that they wait for, and not all of them wait for each other.
+    package mutating func ask(
+        _ wait: Wait, in pool: ConnectionPool, limit: Int, keepsAnother: Bool
+    ) -> Answer {
+        guard pools[wait] == nil else { return .waits }
+        if count(wait, in: pool, limit: limit) { return .granted }
+        guard waiting[pool, default: []].count < (keepsAnother ? limit / 2 : limit) else { return .refused }
+        waiting[pool, default: []].append(wait)
+        pools[wait] = pool
         return .waits
     }
 
-    /// Counts the first connection of the owner that has waited longest, if one is free. Returns that owner.
-    package mutating func nextWaiting(_ pool: ConnectionPool, limit: Int?) -> Owner? {
-        guard !waiting.isEmpty, let owner = waiting[pool]?.first, take(pool, limit: limit) else { return nil }
-        waiting[pool]?.removeFirst()
+    private mutating func count(_ wait: Wait, in pool: ConnectionPool, limit: Int?) -> Bool {
+        wait.isFirst ? beginFirst(wait.owner, in: pool, limit: limit) : take(pool, limit: limit)
+    }
+
+    /// Ends a wait, if there is one.
+    package mutating func end(_ wait: Wait) {
+        guard let pool = pools.removeValue(forKey: wait) else { return }
+        waiting[pool]?.removeAll { $0 == wait }
         if waiting[pool]?.isEmpty == true { waiting[pool] = nil }
-        pools[owner] = nil
-        firsts[owner] = pool
-        return owner
+    }
+
+    /// Counts the connection that was waited for longest, if one is free. Returns that wait, which has ended.
+    package mutating func nextWaiting(_ pool: ConnectionPool, limit: Int?) -> Wait? {
+        guard !waiting.isEmpty, let wait = waiting[pool]?.first, count(wait, in: pool, limit: limit) else {
+            return nil
+        }
+        end(wait)
+        return wait
     }
 
     /// Pools in which owners wait.

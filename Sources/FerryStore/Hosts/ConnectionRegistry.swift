@@ -51,8 +51,8 @@ final class ConnectionRegistry: Sendable {
     struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
         var ledger = PermitLedger()
-        /// Replies to owners that wait for their first connection.
-        var waiting: [Owner: @Sendable (ConnectionGrant) -> Void] = [:]
+        /// Requests that wait for a connection which this node counts.
+        var waiting: [PermitLedger.Wait: Ask] = [:]
         /// Pools with queued jobs that no node has leased.
         var queued: Set<ConnectionPool> = []
         var asks: [Ask] = []
@@ -67,13 +67,11 @@ final class ConnectionRegistry: Sendable {
                 if holdings[key.owner]?.isEmpty == true { holdings[key.owner] = nil }
             }
         }
-        /// Gives free connections to the owners that wait for them. Returns their replies.
-        mutating func serve(_ pool: ConnectionPool, limit: Int?) -> [@Sendable (ConnectionGrant) -> Void] {
-            var replies: [@Sendable (ConnectionGrant) -> Void] = []
-            while let owner = ledger.nextWaiting(pool, limit: limit) {
-                if let reply = waiting.removeValue(forKey: owner) { replies.append(reply) }
-            }
-            return replies
+        /// Ends a wait, if there is one. Returns its request.
+        mutating func end(_ wait: PermitLedger.Wait) -> Ask? {
+            guard let ask = waiting.removeValue(forKey: wait) else { return nil }
+            ledger.end(wait)
+            return ask
         }
         func keys(of owner: Owner) -> [Key] {
             holdings[owner].map { $0.keys.map { Key(owner: owner, scope: $0) } } ?? []
@@ -210,14 +208,18 @@ final class ConnectionRegistry: Sendable {
         return isWritten(attempt.scope, attempt.spec.session)
     }
 
-    /// Ends the lease of all permits: the database has none any more. Answers all owners that wait: their
-    /// rows count.
+    /// Ends the lease of all permits: the database has none any more. Answers all owners that wait: first
+    /// connections are counted by the rows of their attempts; further ones have to be asked for again.
     func permitsReturned() {
         permits.returned()
-        let replies = state.withLock { state in
-            state.ledger.waitingPools.flatMap { state.serve($0, limit: nil) }
+        let (free, refused) = state.withLock { state in
+            var free = Free()
+            let refused = state.waiting.keys.filter { !$0.isFirst }.compactMap { state.end($0) }
+            for pool in state.ledger.waitingPools { serve(pool, limit: nil, &free, &state) }
+            return (free, refused)
         }
-        for reply in replies { reply(.granted) }
+        tell(free)
+        for ask in refused { ask.reply(.refused(hold(ask.key.scope, ask.session))) }
     }
 
     // MARK: Limits
@@ -264,6 +266,14 @@ extension ConnectionPool {
 extension Attempt {
     /// The pool of its first connection.
     var pool: ConnectionPool { ConnectionPool(tenant: tenant, session: spec.session, origin: origin) }
+
+    /// Whether its first connection, which came with the lease, is one to the scope.
+    func hasFirst(at scope: RequestScope) -> Bool { !isOtherEnd && scope.origin == origin }
+
+    /// What it waits for at a scope.
+    func wait(at scope: RequestScope) -> PermitLedger.Wait {
+        PermitLedger.Wait(PermitLedger.Owner(self), isFirst: hasFirst(at: scope))
+    }
 }
 
 extension PermitLedger.Owner {

@@ -13,17 +13,28 @@ extension ConnectionRegistry: ConnectionLimiter {
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant? {
         if let hold = hold(on: scope) { return .refused(hold) }
-        let key = Key(owner: Owner(attempt), scope: scope)
         let session = attempt.spec.session
+        let ask = Ask(key: Key(owner: Owner(attempt), scope: scope), session: session, reply: reply)
         let pool = ConnectionPool(scope, session: session)
         // Before the lock, which threads take that have the lock of held attempts.
         let isAwaited = permits.isHeld && waiters.withLock { $0 }?.contains(pool) ?? false
         let (answer, isChanged): (ConnectionGrant?, Bool) = state.withLock { state in
-            if scope.origin == attempt.origin, !state.ledger.isUsingFirst(key.owner) {
-                return (askAgain(key.owner, scope, pool, &state, reply), false)
+            let counting = counting(scope, session)
+            if attempt.hasFirst(at: scope), !state.ledger.isUsingFirst(ask.key.owner) {
+                // The row of a running attempt counts it anyway.
+                let limit: Int? =
+                    switch counting {
+                    case .nothing: nil
+                    case .memory(let limit): limit
+                    case .database(let limit): limit
+                    case .suspended: sessionLimit(scope, session)
+                    }
+                return (askLedger(ask, attempt, limit: limit ?? .max, &state), false)
             }
-            switch counting(scope, session) {
+            switch counting {
             case .nothing: break
+            case .memory(let limit) where attempt.isOtherEnd:
+                return (askLedger(ask, attempt, limit: limit, &state), false)
             case .memory(let limit):
                 guard !isAwaited, !state.queued.contains(pool), state.ledger.count(of: pool) < limit else {
                     return (.refused(hold(scope, session)), false)
@@ -33,41 +44,41 @@ extension ConnectionRegistry: ConnectionLimiter {
                 guard state.ledger.take(pool, limit: limit) else {
                     return (.refused(hold(scope, session)), false)
                 }
-                state.asks.append(Ask(key: key, session: session, reply: reply))
+                state.asks.append(ask)
                 return (nil, true)
             }
             _ = state.ledger.take(pool, limit: nil)
-            add(key, session, &state)
+            add(ask.key, session, &state)
             return (.granted, false)
         }
         if isChanged { notePendingWork() }
         return answer
     }
 
-    /// Asks for the first connection of an attempt that has returned it. The row of a running attempt counts
-    /// it anyway.
-    private func askAgain(
-        _ owner: Owner, _ scope: RequestScope, _ pool: ConnectionPool, _ state: inout State,
-        _ reply: @escaping @Sendable (ConnectionGrant) -> Void
+    /// Asks for a connection without which the attempt cannot go on: if none is free, it waits for the next
+    /// one, before all jobs that have not begun. One end of a copy waits while the other may keep its own.
+    private func askLedger(
+        _ ask: Ask, _ attempt: Attempt, limit: Int, _ state: inout State
     ) -> ConnectionGrant? {
-        let limit: Int? =
-            switch counting(scope, pool.session) {
-            case .nothing: nil
-            case .memory(let limit): limit
-            case .database(let limit): limit
-            case .suspended: sessionLimit(scope, pool.session)
-            }
-        guard let limit else {
-            _ = state.ledger.beginFirst(owner, in: pool, limit: nil)
+        let wait = attempt.wait(at: ask.key.scope)
+        let pool = ConnectionPool(ask.key.scope, session: ask.session)
+        switch state.ledger.ask(wait, in: pool, limit: limit, keepsAnother: attempt.isEndOfCopy) {
+        case .granted:
+            if !wait.isFirst { add(ask.key, ask.session, &state) }
             return .granted
-        }
-        switch state.ledger.askAgain(owner, in: pool, limit: limit) {
-        case .granted: return .granted
-        case .refused: return .refused(hold(scope, pool.session))
+        case .refused: return .refused(hold(ask.key.scope, ask.session))
         case .waits:
-            state.waiting[owner] = reply
+            state.waiting[wait] = ask
             return nil
         }
+    }
+
+    func endWait(of attempt: Attempt, for scope: RequestScope) {
+        let wait = attempt.wait(at: scope)
+        let ask = state.withLock { state in
+            state.waiting[wait]?.key.scope == scope ? state.end(wait) : nil
+        }
+        ask?.reply(.refused(hold(scope, attempt.spec.session)))
     }
 
     /// Notes a further connection, which the ledger has counted.
@@ -82,68 +93,85 @@ extension ConnectionRegistry: ConnectionLimiter {
 
     func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
         let key = Key(owner: Owner(attempt), scope: scope)
-        let (isChanged, free): (Bool, Free) = state.withLock { state in
+        let free = state.withLock { state in
             var free = Free()
-            guard var holding = state[key], holding.count > 0 else {
-                if scope.origin == attempt.origin { endFirst(attempt, &free, &state) }
-                return (false, free)
+            let furtherCount = state[key]?.count ?? 0
+            // Each end of a copy has one connection at a time. Other attempts return their first one last.
+            if attempt.hasFirst(at: scope), attempt.isEndOfCopy || furtherCount == 0 {
+                endFirst(attempt, &free, &state)
+            } else if furtherCount > 0 {
+                end(1, of: key, &free, &state)
             }
-            holding.count -= 1
-            state[key] = holding
-            let pool = ConnectionPool(scope, session: holding.session)
-            state.ledger.free(pool)
-            noteFree(pool, scope, &free, &state)
-            return (note(key, holding, &state), free)
+            return free
         }
-        if isChanged { notePendingWork() }
         tell(free)
     }
 
     /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
     /// what is left.
     func forget(_ attempt: Attempt) {
-        let (isChanged, free): (Bool, Free) = state.withLock { state in
-            var (isChanged, free) = (false, Free())
-            endFirst(attempt, &free, &state)
-            guard hasHoldings.load(ordering: .acquiring) else { return (false, free) }
-            for key in state.keys(of: Owner(attempt)) {
-                guard var holding = state[key] else { continue }
-                let pool = ConnectionPool(key.scope, session: holding.session)
-                for _ in 0..<holding.count { state.ledger.free(pool) }
-                if holding.count > 0 { noteFree(pool, key.scope, &free, &state) }
-                holding.count = 0
-                state[key] = holding
-                if note(key, holding, &state) { isChanged = true }
+        let owner = Owner(attempt)
+        let free = state.withLock { state in
+            var free = Free()
+            if !state.waiting.isEmpty {
+                for isFirst in [true, false] { _ = state.end(PermitLedger.Wait(owner, isFirst: isFirst)) }
             }
-            return (isChanged, free)
+            endFirst(attempt, &free, &state)
+            guard hasHoldings.load(ordering: .acquiring) else { return free }
+            for key in state.keys(of: owner) { end(state[key]?.count ?? 0, of: key, &free, &state) }
+            return free
         }
-        if isChanged { notePendingWork() }
         tell(free)
     }
 
-    /// Connections that are free, and owners that got one of them.
+    /// What follows once connections are free.
     struct Free {
         var pools: [ConnectionPool] = []
-        var replies: [@Sendable (ConnectionGrant) -> Void] = []
+        /// Requests that got one of them.
+        var granted: [Ask] = []
+        /// Whether the database has to know of changes.
+        var isChanged = false
     }
 
     private func endFirst(_ attempt: Attempt, _ free: inout Free, _ state: inout State) {
-        let owner = Owner(attempt)
-        if !state.waiting.isEmpty { state.waiting[owner] = nil }
-        guard let pool = state.ledger.endFirst(owner) else { return }
+        guard let pool = state.ledger.endFirst(Owner(attempt)) else { return }
         noteFree(pool, attempt.scope, &free, &state)
+    }
+
+    /// Ends further connections.
+    private func end(_ count: Int, of key: Key, _ free: inout Free, _ state: inout State) {
+        guard var holding = state[key] else { return }
+        holding.count -= count
+        state[key] = holding
+        let pool = ConnectionPool(key.scope, session: holding.session)
+        for _ in 0..<count { state.ledger.free(pool) }
+        if note(key, holding, &state) { free.isChanged = true }
+        // Last: the attempt itself may wait for what it returns.
+        if count > 0 { noteFree(pool, key.scope, &free, &state) }
     }
 
     func noteFree(
         _ pool: ConnectionPool, _ scope: RequestScope, _ free: inout Free, _ state: inout State
     ) {
         guard permits.isHeld, let limit = sessionLimit(scope, pool.session) else { return }
-        free.replies += state.serve(pool, limit: limit)
+        serve(pool, limit: limit, &free, &state)
         free.pools.append(pool)
     }
 
+    /// Gives free connections to the requests that wait for them.
+    func serve(_ pool: ConnectionPool, limit: Int?, _ free: inout Free, _ state: inout State) {
+        while let wait = state.ledger.nextWaiting(pool, limit: limit) {
+            guard let ask = state.waiting.removeValue(forKey: wait) else { continue }
+            free.granted.append(ask)
+            guard !wait.isFirst else { continue }
+            add(ask.key, ask.session, &state)
+            if let holding = state[ask.key], note(ask.key, holding, &state) { free.isChanged = true }
+        }
+    }
+
     func tell(_ free: Free) {
-        for reply in free.replies { reply(.granted) }
+        if free.isChanged { notePendingWork() }
+        for ask in free.granted { ask.reply(.granted) }
         guard !free.pools.isEmpty else { return }
         let tell = self.free.withLock { $0 }
         for pool in free.pools { tell(pool) }

@@ -109,6 +109,144 @@ struct PermitTests {
         #expect(node.slots.leaseCount == 0 && room(node) == Self.limit)
     }
 
+    /// A download from one host that is sent to another one.
+    private func copy(from source: String, to target: String) throws -> NewJob {
+        let text =
+            #"{"kind":"download","request":{"url":"https://\#(source)/a"},"#
+            + #""destination":{"url":"https://\#(target)/b"}}"#
+        let request = try JobRequest(JSONView(parsing: Array(text.utf8))) { _ in nil }
+        return newJob().with(request.spec)
+    }
+
+    @Test("the other end of a copy gets its connection before jobs that have not begun")
+    func copies() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        _ = try node.submit((0..<6).map { _ in newJob() }).get()
+        var running = try node.attempts(Self.limit)
+        #expect(heldCount(node) == 3)
+        let copy = try node.submit(copy(from: "b.example", to: "example.org"))
+        let leased = try node.attempt()
+        #expect(leased.job == copy.id)
+        let other = try #require(leased.copy).target
+        let limiter = node.store.connections
+        let answers = Mailbox<ConnectionGrant>()
+        #expect(limiter.ask(other, for: other.scope) { answers.send($0) } == nil)
+        limiter.giveBack(running[0], running[0].scope)
+        #expect(answers.wait(milliseconds: 60_000) == [.granted])
+        #expect(heldCount(node) == 3 && room(node) == 0)
+        // What it returns is for the next job.
+        limiter.giveBack(other, other.scope)
+        running.append(try node.attempt())
+        #expect(heldCount(node) == 2)
+        // The wait ends with a refusal, and once.
+        #expect(limiter.ask(other, for: other.scope) { answers.send($0) } == nil)
+        limiter.endWait(of: other, for: other.scope)
+        limiter.endWait(of: other, for: other.scope)
+        guard case .refused(let hold)? = answers.wait(milliseconds: 60_000).first else {
+            Issue.record("it must be refused")
+            return
+        }
+        #expect(hold.origin == other.origin)
+        limiter.giveBack(running[1], running[1].scope)
+        running.append(try node.attempt())
+        // An attempt that has ended waits no more.
+        #expect(limiter.ask(other, for: other.scope) { answers.send($0) } == nil)
+        node.end(leased, success)
+        limiter.giveBack(running[2], running[2].scope)
+        running.append(try node.attempt())
+        #expect(heldCount(node) == 0 && answers.take().isEmpty)
+    }
+
+    @Test(
+        "an end of a copy still gets its connection after the other end has returned its own",
+        arguments: ["b.example", "example.org"])
+    func wholeSource(host: String) throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        _ = try node.submit(copy(from: host, to: "example.org"))
+        let leased = try node.attempt()
+        let other = try #require(leased.copy).target
+        let count = try #require(room(node))
+        _ = try node.submit((0..<count).map { _ in newJob() }).get()
+        var running = try node.attempts(count)
+        let limiter = node.store.connections
+        let answers = Mailbox<ConnectionGrant>()
+        #expect(limiter.ask(other, for: other.scope) { answers.send($0) } == nil)
+        // The file is so small that the source has sent all of it. At one host, the target gets this one.
+        limiter.giveBack(leased, leased.scope)
+        if count == Self.limit { node.end(running.removeFirst(), success) }
+        #expect(answers.wait(milliseconds: 10_000) == [.granted])
+        #expect(room(node) == 0)
+        limiter.giveBack(other, other.scope)
+        #expect(room(node) == 1)
+        // The target demands the file again.
+        #expect(limiter.ask(other, for: other.scope) { answers.send($0) } == .granted)
+        #expect(room(node) == 0)
+        for attempt in running + [leased] { node.end(attempt, success) }
+        #expect(answers.take().isEmpty && room(node) == Self.limit)
+    }
+
+    @Test("both ends of a copy may wait for their connections")
+    func bothEnds() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        _ = try node.submit(copy(from: "b.example", to: "example.org"))
+        let leased = try node.attempt()
+        let other = try #require(leased.copy).target
+        let limiter = node.store.connections
+        limiter.giveBack(leased, leased.scope)
+        let jobs = (0..<Self.limit).flatMap { _ in [newJob(), newJob(host: "b.example")] }
+        _ = try node.submit(jobs).get()
+        let running = try node.attempts(2 * Self.limit)
+        let (source, target) = (Mailbox<ConnectionGrant>(), Mailbox<ConnectionGrant>())
+        #expect(limiter.ask(other, for: other.scope) { target.send($0) } == nil)
+        #expect(limiter.ask(leased, for: leased.scope) { source.send($0) } == nil)
+        for attempt in running where attempt.origin == leased.origin { node.end(attempt, success) }
+        #expect(source.wait(milliseconds: 10_000) == [.granted])
+        #expect(target.take().isEmpty)
+        for attempt in running where attempt.origin == other.origin { node.end(attempt, success) }
+        #expect(target.wait(milliseconds: 10_000) == [.granted])
+        #expect(room(node) == Self.limit - 1)
+        node.end(leased, success)
+        #expect(room(node) == Self.limit)
+    }
+
+    @Test("copies that have all connections of their one host do not all wait for a second one")
+    func copiesOnly() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        let jobs = try (0..<Self.limit).map { _ in try copy(from: "example.org", to: "example.org") }
+        _ = try node.submit(jobs).get()
+        let running = try node.attempts(Self.limit)
+        let answers = Mailbox<ConnectionGrant>()
+        let atOnce = try running.map { leased in
+            let other = try #require(leased.copy).target
+            return node.store.connections.ask(other, for: other.scope) { answers.send($0) }
+        }
+        let hold = HostHold(origin: "https://example.org:443", reason: .sessionLimit(Self.limit))
+        #expect(atOnce == [nil, .refused(hold), .refused(hold)])
+        node.store.dispatcher.record(result(running[1], .putOff(hold)))
+        #expect(answers.wait(milliseconds: 10_000) == [.granted])
+    }
+
+    @Test("a copy that waits is refused once the node returns the permits")
+    func returned() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        _ = try node.submit((0..<Self.limit).map { _ in newJob() }).get()
+        _ = try node.attempts(Self.limit)
+        _ = try node.submit(copy(from: "b.example", to: "example.org"))
+        let other = try #require(node.attempt().copy).target
+        let answers = Mailbox<ConnectionGrant>()
+        #expect(node.store.connections.ask(other, for: other.scope) { answers.send($0) } == nil)
+        let second = try makeNode(isAlone: false)
+        defer { second.store.stop() }
+        let hold = HostHold(origin: other.origin, reason: .sessionLimit(Self.limit))
+        #expect(answers.wait(milliseconds: 60_000) == [.refused(hold)])
+        #expect(!connections(node).permits.isHeld)
+    }
+
     @Test("a host without a free connection delays neither other hosts nor other sessions")
     func others() throws {
         let node = try makeNode()

@@ -40,6 +40,8 @@ class Server(http.server.ThreadingHTTPServer):
         # Waits before the body of a response, and before that of a request is read.
         self.gate: threading.Event | None = None
         self.got: list[Got] = []
+        # Requests that are under way, and the most that were.
+        self.now = self.most = 0
         self.lock = threading.Lock()
 
     def of(self, method: str) -> list[Got]:
@@ -54,10 +56,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Server
 
+    def handle_one_request(self):
+        try:
+            super().handle_one_request()
+        finally:
+            if self.__dict__.pop("is_counted", False):
+                with self.server.lock:
+                    self.server.now -= 1
+
     def note(self) -> Got:
         got = Got(self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
         with self.server.lock:
             self.server.got.append(got)
+            self.is_counted = True
+            self.server.now += 1
+            self.server.most = max(self.server.most, self.server.now)
         return got
 
     def answer(self, status: int, fields: dict[str, str], body: bytes = b""):

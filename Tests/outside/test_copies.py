@@ -6,6 +6,7 @@ import hashlib
 import os
 import pathlib
 import threading
+import time
 
 import pytest
 
@@ -260,6 +261,30 @@ def test_an_object_of_a_store_is_copied(ferry, judge, target):
                        "destination": {"url": f"{target.url}/c"}})
     assert lost["state"] == "failed" and "key" in lost["error"]["message"], lost["error"]
     assert len(target.got) == 1
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_copies_go_on_beside_a_queue_of_other_jobs(ferry, hosts):
+    """Each needs two connections, of the six that its session has to a host."""
+    with serving() as one, serving() as two:
+        places = (one, two) if hosts == 2 else (one, one)
+        for server in set(places):
+            server.files["/a.png"] = DATA[:100_000]
+        jobs = []
+        for number in range(40):
+            source, target = places if number % 4 < 2 else places[::-1]
+            copy = up if number % 2 else down
+            place = {"url": f"{target.url}/{number}"}
+            fields = {"request": place} if copy is up else {"place": place}
+            jobs.append(copy(source, target, **fields))
+            jobs += [{"kind": "data", "request": {"url": f"{server.url}/a.png"}} for server in places]
+        made = ferry.call("POST", "/v1/jobs/batch", json={"jobs": jobs})
+        assert made.status_code == 201, made.text
+        began = time.monotonic()
+        for job in made.json()["data"]:
+            assert (shown := ended(ferry, job["id"]))["state"] == "succeeded", shown["error"]
+        assert time.monotonic() - began < 60
+        assert all(server.most <= 6 for server in places), [server.most for server in places]
 
 
 def memory(process) -> int:

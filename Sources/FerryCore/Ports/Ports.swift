@@ -207,6 +207,14 @@ public protocol HostProber: Sendable {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
+/// Removes uploads from servers that keep them for jobs that have ended.
+public protocol UploadRemover: Sendable {
+    /// Removes the upload that `attempt` would continue, under the rules of the job's own requests. May be
+    /// called on any thread. Replies once, on a thread that must not block: `nil` if the server has the
+    /// upload no longer.
+    func removeUpload(of attempt: Attempt, reply: @escaping @Sendable (TransferError?) -> Void)
+}
+
 /// Way in which an attempt is stopped. The raw value is sent between nodes.
 public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
@@ -299,6 +307,8 @@ public protocol RequestMarker: Sendable {
     func mark(_ attempt: Attempt, reply: @escaping @Sendable (Bool) -> Void)
     /// Notes that the server keeps the upload of an attempt: the next attempt continues it, and a request
     /// that was noted with `mark` may be sent again. `nil`: the server keeps it no longer, and neither holds.
+    /// An upload that is noted when its job ends is removed from its store. The first note of an upload of
+    /// another job, whose resume data the job has, takes it over.
     func note(_ upload: ResumableUpload?, of attempt: Attempt)
 }
 

@@ -8,7 +8,7 @@ import Sys
 /// Runs attempts with libcurl on its own loops, and file work on its own threads.
 ///
 /// Any thread may call any function, except `drain` and `stop`: they wait, and the life cycle calls them.
-package final class Engine: AttemptRunner, HostProber {
+package final class Engine: AttemptRunner, HostProber, UploadRemover {
     private struct LoopHandle: Sendable {
         let loop: CurlLoop
         let state: LoopBound<EngineLoop>
@@ -201,6 +201,16 @@ package final class Engine: AttemptRunner, HostProber {
             HostProbe.start(origin, on: state.get(multi), reply)
         }
         if !isAsked { reply(HostProbe.stopped) }
+    }
+
+    /// Removes the upload that the attempt would continue from its store. Replies with the failure, or `nil`
+    /// if the store has it no longer.
+    package func removeUpload(of attempt: Attempt, reply: @escaping @Sendable (TransferError?) -> Void) {
+        let handle = loops[Int(attempt.origin.hashValue.magnitude % UInt(loops.count))]
+        let isAsked = handle.loop.perform { [state = handle.state] multi in
+            UploadRemoval.start(attempt, on: state.get(multi), reply)
+        }
+        if !isAsked { reply(UploadRemoval.stopped) }
     }
 
     /// The free space of the watched directories, as of the last second.

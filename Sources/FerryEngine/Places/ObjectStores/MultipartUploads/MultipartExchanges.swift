@@ -30,6 +30,8 @@ final class MultipartExchanges: SeveralConnections {
     var conversation: MultipartConversation
     /// The upload as later attempts need it; `nil` if there is none.
     var stored: ResumableUpload?
+    /// Whether the database says that the store keeps an upload of the job.
+    private var isNoted = false
     /// Identity of the bytes and of what the upload was begun with; `nil` if the source does not tell.
     let identity: String?
     /// Session token of the key that signs the requests; `nil` for other keys.
@@ -157,6 +159,7 @@ final class MultipartExchanges: SeveralConnections {
             parts = PartList(isUsable ? known ?? division : division)
         }
         conversation = MultipartConversation(earlier: earlier?.parts?.upload, isUsable: isUsable)
+        isNoted = earlier != nil && attempt.nextRequest != nil
         guard let earlier, isUsable else { return }
         stored = earlier
         parts.haveDigestTags = earlier.parts?.haveDigestTags ?? false
@@ -179,6 +182,8 @@ final class MultipartExchanges: SeveralConnections {
 
     func begin() throws(TransferError) {
         if attempt.upload != nil { running.awaitResumption() }
+        // The upload of another job becomes this one's.
+        if let stored, !isNoted { keep(stored) }
         running.becomeBulk()
         running.handle(.prepared)
     }
@@ -344,8 +349,16 @@ final class MultipartExchanges: SeveralConnections {
     func note(_ upload: ResumableUpload?) {
         guard stored != upload else { return }
         stored = upload
+        keep(upload)
+    }
+
+    private func keep(_ upload: ResumableUpload?) {
+        isNoted = upload != nil
         context.marker?.note(upload, of: attempt)
     }
+
+    /// The store has removed the upload of the job: nothing is left that has to be removed after its end.
+    func noteRemoval() { if isNoted { keep(nil) } }
 
     // MARK: Speed and progress
 

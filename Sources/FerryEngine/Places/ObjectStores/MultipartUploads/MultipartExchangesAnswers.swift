@@ -42,6 +42,9 @@ extension MultipartExchanges {
 
     /// Takes a whole response.
     func answered(_ exchange: StoreExchange, _ answer: StoreAnswer) {
+        if exchange.request.kind == .abort, UploadRemoval.isGone(answer.head.status, answer.body) {
+            noteRemoval()
+        }
         leave(exchange)
         guard isSending else { return }
         shown = (head: answer.head, url: answer.url, excerpt: [])
@@ -160,8 +163,8 @@ extension MultipartExchanges {
     ) {
         let code = document?.code
         switch exchange.request.kind {
-        case .abort:
-            // It is gone, or stays: the rules of the bucket remove it.
+        case .abort where !error.isRetryable || code == "NoSuchUpload":
+            // It is gone, or the key may not remove it.
             return aborted()
         case .look:
             guard !error.isRetryable else { break }
@@ -237,7 +240,6 @@ extension MultipartExchanges {
             guard isSending else { return }
             shown = nil
         }
-        if exchange.request.kind == .abort { return aborted() }
         // The request may have been carried out.
         if exchange.request.kind == .complete { conversation.completionIsUnknown() }
         failed(exchange, error, retryAfter: nil)

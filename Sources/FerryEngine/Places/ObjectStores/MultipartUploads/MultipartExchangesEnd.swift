@@ -57,7 +57,7 @@ extension MultipartExchanges {
     // MARK: Removal of the upload
 
     /// Gives back the connections. Removes an upload that will never be completed before the outcome is
-    /// reported.
+    /// reported. If that fails, the upload stays noted, and is removed after the end of the job.
     func end(_ outcome: AttemptResult.Outcome) {
         guard conversation.upload != nil, mustAbort(after: outcome) else { return endConnections() }
         stored = nil

@@ -280,6 +280,47 @@ CREATE TABLE dependency_outbox (
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
+-- Multipart uploads that jobs have left at their stores. No attempt completes them: they are removed there. A
+-- row has what the request needs, also after its job is deleted. It is written in the transaction that ends
+-- the job (finish_jobs.sql), and deleted when the store has removed the upload, or when another job continues
+-- it. A claim moves the time of the next try, so that a node that dies loses none.
+CREATE TABLE abandoned_uploads (
+    job uuid NOT NULL,
+    -- Of the job.
+    created_at timestamptz NOT NULL,
+    -- The next try. While another job may continue the upload, there is none.
+    due_at timestamptz NOT NULL,
+    -- A try whose next one would come later is the last one.
+    ends_at timestamptz NOT NULL,
+    tries integer NOT NULL,
+    -- As in jobs.
+    tenant text NOT NULL,
+    origin text NOT NULL,
+    spec text NOT NULL,
+    next_request bytea NOT NULL,
+    secrets bytea,
+    CONSTRAINT abandoned_uploads_pkey PRIMARY KEY (job)
+) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Uploads whose next try is due, in order.
+-- Used by claim_abandoned_uploads.
+CREATE INDEX abandoned_uploads_due ON abandoned_uploads (due_at);
+
+-- Adds uploads, which are tried for a day, and tells the nodes of those that are due. A function, so that
+-- finish_jobs.sql opens the table only for jobs with an upload.
+CREATE FUNCTION abandon_uploads(abandoned abandoned_uploads[]) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO abandoned_uploads (
+        job, created_at, due_at, ends_at, tries, tenant, origin, spec, next_request, secrets)
+    SELECT u.job, u.created_at, u.due_at, u.due_at + interval '1 day', 0, u.tenant, u.origin, u.spec,
+        u.next_request, u.secrets
+    FROM unnest(abandoned) AS u;
+    IF EXISTS (SELECT FROM unnest(abandoned) AS u WHERE u.due_at <= now()) THEN
+        PERFORM pg_notify('ferry', 'abandoned_uploads');
+    END IF;
+    RETURN true;
+END $$;
+
 -- Finished jobs ---------------------------------------------------------------------------------------------
 
 -- Finished jobs by time, so that old ones go with their whole table. The time is that of the identifier: its

@@ -55,4 +55,11 @@ extension Attempt {
         case nil: secrets.resumePoint?.upload
         }
     }
+
+    /// Returns the job from whose resume data the attempt has `upload`; `nil` if the attempt's own job has
+    /// noted an upload already, or begun this one.
+    public func formerJob(of upload: ResumableUpload) -> JobID? {
+        guard nextRequest == nil, let point = secrets.resumePoint, point.upload == upload else { return nil }
+        return point.job
+    }
 }

@@ -171,6 +171,13 @@ final class MetricsPage: Sendable {
             .counter, "ferry_acknowledgement_reminders_total",
             "Reminders of results that are not acknowledged, the last ones included.", counts.reminders)
         page.add(
+            .counter, "ferry_abandoned_uploads_removed_total",
+            "Multipart uploads of ended jobs that their stores have removed.", counts.removedUploads)
+        page.add(
+            .counter, "ferry_abandoned_uploads_given_up_total",
+            "Multipart uploads of ended jobs that stay at their stores, because each try has failed.",
+            counts.givenUpUploads)
+        page.add(
             .counter, "ferry_database_reconnects_total", "Database connections opened again after a loss.",
             counts.reconnects)
         page.add(

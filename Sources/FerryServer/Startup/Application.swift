@@ -81,7 +81,8 @@ final class Application: Sendable {
     private func open() throws {
         let observers = CommitObservers()
         observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: server.waiters)
-        try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
+        try parts.store.start(
+            runner: parts.engine, observer: observers, prober: parts.engine, remover: parts.engine)
         // The port is bound: secrets are shown only by a start that succeeds.
         try bootstrap.prepareAdminKey(
             configuration, store: parts.store, address: address, now: parts.clock.now(), logger: logger)

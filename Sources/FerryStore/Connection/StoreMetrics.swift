@@ -37,6 +37,10 @@ package final class StoreMetrics: Sendable {
         package var acknowledgedJobs: Int64
         /// Reminders of jobs that are not acknowledged, including the last one of each job.
         package var reminders: Int64
+        /// Abandoned uploads that their stores have removed, and those that stay there: a day of tries has
+        /// failed.
+        package var removedUploads: Int64
+        package var givenUpUploads: Int64
         /// Dead rows of the table `jobs` at the last sweep.
         package var deadRowCount: Int64
         /// Events that this node's relay has numbered.
@@ -77,6 +81,8 @@ package final class StoreMetrics: Sendable {
     let removedJobs = Atomic<Int64>(0)
     let acknowledgedJobs = Atomic<Int64>(0)
     let reminders = Atomic<Int64>(0)
+    let removedUploads = Atomic<Int64>(0)
+    let givenUpUploads = Atomic<Int64>(0)
     let deadRows = Atomic<Int64>(0)
     let numberedEvents = Atomic<Int64>(0)
     let rejectedEvents = Atomic<Int64>(0)
@@ -110,7 +116,10 @@ package final class StoreMetrics: Sendable {
             oldestTransactionSeconds: Double(oldestTransactionMilliseconds.load(ordering: .relaxed)) / 1e3,
             removedJobs: removedJobs.load(ordering: .relaxed),
             acknowledgedJobs: acknowledgedJobs.load(ordering: .relaxed),
-            reminders: reminders.load(ordering: .relaxed), deadRowCount: deadRows.load(ordering: .relaxed),
+            reminders: reminders.load(ordering: .relaxed),
+            removedUploads: removedUploads.load(ordering: .relaxed),
+            givenUpUploads: givenUpUploads.load(ordering: .relaxed),
+            deadRowCount: deadRows.load(ordering: .relaxed),
             numberedEvents: numberedEvents.load(ordering: .relaxed),
             rejectedEvents: rejectedEvents.load(ordering: .relaxed),
             relayLagSeconds: Double(relayLagMicroseconds.load(ordering: .relaxed)) / 1e6,

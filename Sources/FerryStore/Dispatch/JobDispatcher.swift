@@ -62,7 +62,9 @@ package final class JobDispatcher: ResultSink, RequestMarker {
     /// The mailbox is bounded: an attempt reports a few uploads at most.
     package func note(_ upload: ResumableUpload?, of attempt: Attempt) {
         let sealed = upload.map { NextRequest.upload($0).encode(context.configuration.seal) } ?? []
-        mailbox.send(.mark(RequestMark(lease: Lease(attempt), nextRequest: sealed) { _ in }))
+        let former = upload.flatMap { attempt.formerJob(of: $0) }
+        mailbox.send(
+            .mark(RequestMark(lease: Lease(attempt), nextRequest: sealed, formerJob: former) { _ in }))
     }
 
     package func received(_ response: HostResponse) { queueState.hostState.health.note(response) }

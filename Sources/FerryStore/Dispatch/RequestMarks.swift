@@ -8,8 +8,23 @@ struct RequestMark: Sendable {
     /// The sealed `NextRequest` that continues the upload; empty if the server keeps none any more; `nil`: as
     /// it is.
     var nextRequest: [UInt8]?
+    /// The job whose upload this one continues from now on; `nil` if it is its own.
+    var formerJob: JobID?
     /// As in `RequestMarker`.
     let reply: @Sendable (Bool) -> Void
+}
+
+extension RequestMark {
+    /// Keeps the upload of another job from being removed. Does nothing without such an upload.
+    fileprivate func takeOver(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
+        guard let formerJob else { return }
+        var parameters = Parameters()
+        parameters.append(node)
+        parameters.append(lease.job)
+        parameters.append(int32: lease.attempt)
+        parameters.append(formerJob)
+        _ = try connection.execute(Statements.takeOverUpload, parameters)
+    }
 }
 
 /// Marks that have gathered. Used on the dispatcher's thread only.
@@ -38,10 +53,18 @@ struct RequestMarks {
             parameters.appendArray(.uuid, marks) { $0.append($1.lease.job) }
             parameters.appendArray(.int32, marks) { $0.append(int32: $1.lease.attempt) }
             parameters.appendArray(.bytea, marks) { $0.append(bytea: $1.nextRequest) }
-            let rows = try database.withConnection { [parameters] connection throws(PostgresError) in
-                try connection.execute(Statements.markRequests, parameters)
+            let takesOver = marks.contains { $0.formerJob != nil }
+            let noted = try database.withConnection {
+                [parameters] connection throws(PostgresError) -> Set<JobID> in
+                guard takesOver else {
+                    return Set(try connection.execute(Statements.markRequests, parameters).identifiers())
+                }
+                return try connection.transaction { connection throws(PostgresError) in
+                    let noted = try connection.execute(Statements.markRequests, parameters)
+                    for mark in marks { try mark.takeOver(node, &connection) }
+                    return Set(noted.identifiers())
+                }
             }
-            let noted: Set<JobID> = Set(rows.identifiers())
             waiting.removeFirst(marks.count)
             for mark in marks { mark.reply(noted.contains(mark.lease.job)) }
         }

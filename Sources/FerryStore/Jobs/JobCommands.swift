@@ -107,6 +107,10 @@ package final class JobCommands: Sendable {
             let gone = try connection.execute(Statements.deleteJob, parameters)
             guard gone.rowCount == 1 else { return nil }
             recentResults.forget(id)
+            // A transaction of its own: if it fails, the upload goes when the resume data expires.
+            if record.resumeData != nil, record.spec?.kind == .upload {
+                _ = try? connection.execute(Statements.releaseAbandonedUpload, .identifier(id))
+            }
             return .success(record)
         }
     }

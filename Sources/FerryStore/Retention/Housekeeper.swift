@@ -4,8 +4,9 @@ import Postgres
 import Sys
 
 /// Slow and shared work of the cluster: cancels jobs of and ends invalidated sessions, sends reminders of
-/// unacknowledged jobs, and applies the retention of finished jobs. Runs on every node and skips work that
-/// another node does at that moment; another node continues what a crashed one has begun.
+/// unacknowledged jobs, removes uploads that ended jobs have left at stores, and applies the retention of
+/// finished jobs. Runs on every node and skips work that another node does at that moment; another node
+/// continues what a crashed one has begun.
 package final class Housekeeper: Sendable {
     /// Maximum number of jobs that one transaction cancels.
     private static let batchMax: Int32 = 200
@@ -42,10 +43,12 @@ package final class Housekeeper: Sendable {
                 options.statementTimeout = .seconds(300)
             })
         let reminders = Reminders(context, signals)
+        let uploads = AbandonedUploads(queueState)
         let urgent = { [self] (database: ReconnectingConnection) throws(PostgresError) -> Void in
             var hasMore = true
             while hasMore && !signals.chores.isClosed { hasMore = try cancelJobs(database) }
             try reminders.send(database)
+            try uploads.remove(database)
         }
         var history = FinishedJobRetention(context, signals, runUrgent: urgent)
         var nextHistory = Sys.monotonicNanoseconds()

@@ -2,10 +2,14 @@ package import Postgres
 
 extension Statements {
     package static let addHistory = make("add_history", PackageResources.add_history_sql, parameters: 2)
+    package static let claimAbandonedUploads = make(
+        "claim_abandoned_uploads", PackageResources.claim_abandoned_uploads_sql, parameters: 1)
     package static let detachHistory = make(
         "detach_history", PackageResources.detach_history_sql, parameters: 2)
     package static let dropHistory = make("drop_history", PackageResources.drop_history_sql, parameters: 2)
     package static let expiredJobs = make("expired_jobs", PackageResources.expired_jobs_sql, parameters: 1)
+    package static let forgetAbandonedUploads = make(
+        "forget_abandoned_uploads", PackageResources.forget_abandoned_uploads_sql, parameters: 1)
     package static let hasEventsUntil = make(
         "has_events_until", PackageResources.has_events_until_sql, parameters: 1)
     package static let lateHistory = make("late_history", PackageResources.late_history_sql, parameters: 3)

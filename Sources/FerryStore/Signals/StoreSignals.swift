@@ -21,6 +21,9 @@ final class StoreSignals: Sendable {
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
     private let prober = Mutex<(any HostProber)?>(nil)
+    private let remover = Mutex<(any UploadRemover)?>(nil)
+    /// `true` if there may be uploads to remove that the `Housekeeper` has not looked for.
+    private let hasAbandonedUploads = Atomic<Bool>(true)
 
     init(_ clock: DatabaseClock) { self.clock = clock }
 
@@ -37,8 +40,10 @@ final class StoreSignals: Sendable {
 
     /// Sets the other parts of this node.
     func connect(
-        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)?,
+        remover: (any UploadRemover)?
     ) {
+        self.remover.withLock { $0 = remover }
         self.runner.withLock { $0 = runner }
         self.prober.withLock { $0 = prober }
         self.observer.withLock { $0 = observer }
@@ -73,4 +78,17 @@ final class StoreSignals: Sendable {
     var attemptRunner: (any AttemptRunner)? { runner.withLock { $0 } }
     var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
     var hostProber: (any HostProber)? { prober.withLock { $0 } }
+    var uploadRemover: (any UploadRemover)? { remover.withLock { $0 } }
+
+    /// Payload of the notification about uploads that are to be removed (`abandon_uploads`).
+    static let uploadsNotification = "abandoned_uploads"
+
+    /// Lets the `Housekeeper` look for uploads that are to be removed.
+    func noteAbandonedUploads() {
+        hasAbandonedUploads.store(true, ordering: .relaxed)
+        chores.send(())
+    }
+
+    /// Returns whether there may be uploads to remove, once for each note.
+    func takeAbandonedUploads() -> Bool { hasAbandonedUploads.exchange(false, ordering: .relaxed) }
 }

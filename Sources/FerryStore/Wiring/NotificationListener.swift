@@ -22,6 +22,7 @@ final class NotificationListener: Sendable {
     private let onOperations: @Sendable () -> Void
     private let onTenants: @Sendable () -> Void
     private let onPermits: @Sendable () -> Void
+    private let onUploads: @Sendable () -> Void
 
     init(
         _ context: StoreContext, _ nodeState: NodeState, _ recentResults: RecentResults,
@@ -31,7 +32,7 @@ final class NotificationListener: Sendable {
         onHosts: @escaping @Sendable () -> Void,
         onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
         onOperations: @escaping @Sendable () -> Void, onTenants: @escaping @Sendable () -> Void,
-        onPermits: @escaping @Sendable () -> Void
+        onPermits: @escaping @Sendable () -> Void, onUploads: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.nodeState = nodeState
@@ -47,6 +48,7 @@ final class NotificationListener: Sendable {
         self.onOperations = onOperations
         self.onTenants = onTenants
         self.onPermits = onPermits
+        self.onUploads = onUploads
     }
 
     func close() {
@@ -99,9 +101,9 @@ final class NotificationListener: Sendable {
     private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings or
-            // permits, `edit:`, `return:` or `finished:` and a job, or how an attempt is to end, a colon and
-            // its job.
+            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings,
+            // permits or abandoned uploads, `edit:`, `return:` or `finished:` and a job, or how an attempt is
+            // to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -125,6 +127,8 @@ final class NotificationListener: Sendable {
                 onTenants()
             } else if notification.payload == PermitTransaction.notification {
                 onPermits()
+            } else if notification.payload == StoreSignals.uploadsNotification {
+                onUploads()
             } else {
                 hasWork = true
             }

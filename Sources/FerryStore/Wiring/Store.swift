@@ -162,7 +162,7 @@ package final class Store: Sendable {
                 hosts.changed()
             }, onEvents: eventTail.wake, onSessions: { sessions.adopt() },
             onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() },
-            onPermits: { permits.noteStart() })
+            onPermits: { permits.noteStart() }, onUploads: { signals.noteAbandonedUploads() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -170,11 +170,13 @@ package final class Store: Sendable {
     /// wait and queued jobs stay queued.
     ///
     /// The schema must be current. Blocks for a few round trips; throws if the database does not answer. If
-    /// `runner` is `nil` this node runs no attempts; if `prober` is `nil` it probes no hosts. Call once.
+    /// `runner` is `nil` this node runs no attempts; if `prober` is `nil` it probes no hosts; if `remover` is
+    /// `nil` it removes no uploads. Call once.
     package func start(
-        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
+        runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil,
+        remover: (any UploadRemover)? = nil
     ) throws(PostgresError) {
-        signals.connect(runner: runner, observer: observer, prober: prober)
+        signals.connect(runner: runner, observer: observer, prober: prober, remover: remover)
         let database = heartbeat.makeConnection()
         if context.configuration.startsPaused {
             // Before the first heartbeat, with which this node adopts it, and so before all work.

@@ -128,6 +128,11 @@ final class LongHistory: Sendable {
 
     /// Rows of which a tenant has thousands at most.
     private static let others = """
+        INSERT INTO abandoned_uploads (job, created_at, due_at, ends_at, tries, tenant, origin, spec,
+            next_request)
+        SELECT history_id(i), now(), now() + (i - 10000) * interval '1 hour', now() + interval '9 years', 0,
+            'acme', 'https://example.org:443', '{}', ''
+        FROM generate_series(1, 20000) AS i;
         INSERT INTO sessions (tenant, name, last_sequence)
         SELECT 'acme', 'session ' || i, 1 FROM generate_series(1, 20000) AS i;
         INSERT INTO schedules (id, created_at, updated_at, watches_jobs, tenant, definition, specs,

@@ -443,6 +443,7 @@ struct PlanCall {
         read(
             Statements.readRemovableFiles, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 60"
         ),
+        command(Statements.releaseAbandonedUpload, "history_id(20000)"),
         writer(Statements.remindJobs, "now(), 50"),
     ]
 
@@ -454,6 +455,7 @@ struct PlanCall {
         writer(
             Statements.markRequests,
             "history_id(2), ARRAY[history_id(4200001), history_id(4200003)], ARRAY[1, 1], '{NULL,NULL}'"),
+        writer(Statements.takeOverUpload, "history_id(2), history_id(4200001), 1, history_id(20000)"),
         writer(Statements.lockJobsOfNode, "history_id(1)"),
         writer(Statements.waitForLock, "1"),
         writer(Statements.readHealth),
@@ -481,6 +483,8 @@ struct PlanCall {
     ]
 
     private static let retention: [PlanCall] = [
+        writer(Statements.claimAbandonedUploads, "16"),
+        writer(Statements.forgetAbandonedUploads, "ARRAY[history_id(1), history_id(2)]"),
         writer(Statements.expiredJobs, "50"),
         writer(Statements.hasEventsUntil, "10"),
         writer(Statements.lateHistory, "'finished_jobs_018c46826580', now(), 50"),

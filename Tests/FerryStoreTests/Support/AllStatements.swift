@@ -48,16 +48,18 @@ extension Statements {
         writeConnections,
         // Jobs
         acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readRemovableFiles, listJobs,
+        releaseAbandonedUpload,
         readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, markRequests,
-        waitForLock, readHealth, readHeartbeats, readNodes, readPeer, removeFormerNodes,
+        takeOverUpload, waitForLock, readHealth, readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,
         // Quotas
         countTenantJobs, countTransfers, endedJobs, listTenantLimits, readTenantLimits,
         removeOldTransfers, replaceTenantLimits, sumStoredBytes,
         // Retention
-        addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
+        addHistory, claimAbandonedUploads, detachHistory, dropHistory, expiredJobs, forgetAbandonedUploads,
+        hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules
         advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock, insertRuns,

@@ -97,7 +97,8 @@ final class TestNode: Sendable {
     init(
         _ url: String, slots: Int = 4, lentMax: Int = .max, isWorker: Bool = true,
         id: NodeID = TestNode.identifiers.make(),
-        leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, works: Bool = true,
+        leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, remover: (any UploadRemover)? = nil,
+        works: Bool = true,
         spool: ResultSpool? = nil, adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
@@ -121,7 +122,7 @@ final class TestNode: Sendable {
         configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
         adjust(&configuration)
         store = Store(configuration, spool: spool)
-        try store.start(runner: runner, observer: observer, prober: prober)
+        try store.start(runner: runner, observer: observer, prober: prober, remover: remover)
         if works { store.beginWork() }
     }
 

@@ -2,6 +2,8 @@
 -- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a leased
 -- job the attempt alone decides, because a client may have changed its description or rate meanwhile. Only
 -- leased jobs succeed.
+-- If the row of a job that has not succeeded notes an upload, the server keeps that: abandoned_uploads gets
+-- it. It is due at once, or, if the job has resume data, when that has expired (Limits.resumeDataSeconds).
 -- Locks: the jobs, then this connection's rows of job_counts and job_group_counts.
 -- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
@@ -36,7 +38,8 @@ WITH u AS (
         j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
-        u.last_attempt, u.resume_data, u.stored_bytes, u.received, u.sent, j.has_dependents, j.wanted_events
+        u.last_attempt, u.resume_data, u.stored_bytes, u.received, u.sent, j.has_dependents, j.wanted_events,
+        CASE WHEN j.kind = 'upload' AND u.terminal_state <> 'succeeded' THEN j.next_request END AS upload
 ), asked AS MATERIALIZED (
     SELECT DISTINCT ON (g.id) g.id, w.id AS endpoint, w.acknowledgement AS rules
     FROM webhooks w CROSS JOIN LATERAL (
@@ -100,6 +103,11 @@ WITH u AS (
         array_agg(terminal_state::job_state) FILTER (WHERE job_group IS NOT NULL),
         array_agg(received) FILTER (WHERE job_group IS NOT NULL),
         array_agg(sent) FILTER (WHERE job_group IS NOT NULL)) END
+        AND CASE WHEN count(upload) = 0 THEN true ELSE abandon_uploads(
+            array_agg(ROW(
+                id, created_at,
+                CASE WHEN resume_data IS NULL THEN now() ELSE now() + interval '1 day' END, NULL, 0, tenant,
+                origin, spec, upload, secrets)::abandoned_uploads) FILTER (WHERE upload IS NOT NULL)) END
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended

@@ -77,6 +77,9 @@ WITH told AS (
     FROM unacknowledged_jobs u JOIN finished_jobs f ON f.id = u.job
     WHERE f.acknowledged_at IS NOT NULL OR f.given_up_at IS NOT NULL
     UNION ALL
+    SELECT 'a job whose upload is abandoned has ended', a.job::text
+    FROM abandoned_uploads a JOIN jobs j ON j.id = a.job
+    UNION ALL
     SELECT 'a job knows since which revision it has its spec', s.job || ' ' || s.last_revision
     FROM earlier_specs s LEFT JOIN jobs j ON j.id = s.job LEFT JOIN finished_jobs f ON f.id = s.job
     WHERE (j.id IS NOT NULL OR f.id IS NOT NULL)

@@ -436,3 +436,125 @@ def test_a_source_that_became_small(ferry, memory):
     memory.spoil = lambda kind, number, request: fates.pop(0)(request) if kind == "part" and number == 5 and fates else None
     succeeded(ferry, upload(memory.store.object("bucket", "k"), source, retry=QUICK))
     assert is_whole(memory, b"small")
+
+
+# Uploads that no job completes
+
+
+def suspended(ferry: Ferry, memory: MultipartStore, job: dict) -> str:
+    """The job is suspended after two parts have got through; its identifier."""
+    released = stalled(memory, 2)
+    identifier = submit(ferry, job)["id"]
+    begun(memory, 2)
+    assert ferry.call("POST", f"/v1/jobs/{identifier}/suspend").status_code in (200, 202)
+    eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{identifier}").json()["state"] == "suspended", "suspended")
+    memory.spoil = lambda kind, number, request: None
+    released.set()
+    assert len(memory.uploads) == 1 and memory.kinds("abort") == []
+    return identifier
+
+
+def cancel(ferry: Ferry, identifier: str, **body) -> dict:
+    assert ferry.call("POST", f"/v1/jobs/{identifier}/cancel", json=body or None).status_code in (200, 202)
+    shown = ended(ferry, identifier)
+    assert shown["state"] == "cancelled"
+    return shown
+
+
+def removed(memory: MultipartStore, least: int = 1, most: int | None = None):
+    """The store has removed the upload, and was asked so many times."""
+    eventually(90, lambda: memory.uploads == {} and memory.running == 0, "the upload is removed")
+    assert least <= len(memory.kinds("abort")) <= (most or least) and memory.objects == {}
+
+
+def metric(ferry: Ferry, name: str) -> float:
+    lines = ferry.call("GET", "/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
+
+
+def test_cancelled_while_suspended(ferry, memory, source):
+    before = metric(ferry, "ferry_abandoned_uploads_removed_total")
+    cancel(ferry, suspended(ferry, memory, upload(memory.store.object("bucket", "k"), source)))
+    removed(memory)
+    eventually(30, lambda: metric(ferry, "ferry_abandoned_uploads_removed_total") == before + 1, "it is counted")
+
+
+def test_removed_in_the_region_and_at_the_time_of_the_store(ferry, memory, source):
+    memory.region, memory.seconds_ahead = "eu-central-1", 7_200
+    cancel(ferry, suspended(ferry, memory, upload(memory.store.object("bucket", "k"), source)))
+    # The first requests are answered with the region and the time.
+    eventually(90, lambda: memory.uploads == {}, "the upload is removed")
+
+
+def test_overdue_while_suspended(ferry, memory, source):
+    """Another job may continue it, until the job is deleted."""
+    identifier = suspended(ferry, memory, upload(memory.store.object("bucket", "k"), source))
+    assert ferry.call("PATCH", f"/v1/jobs/{identifier}", json={"schedule": {"timeout_for_resource": 1}}).status_code == 200
+    shown = ended(ferry, identifier)
+    assert shown["state"] == "failed" and shown["error"]["code"] == "resource_timeout" and shown["resume_data"]
+    assert len(memory.uploads) == 1 and memory.kinds("abort") == []
+    assert ferry.call("DELETE", f"/v1/jobs/{identifier}").status_code == 204
+    removed(memory)
+
+
+def test_killed_before_the_upload_is_removed(memory):
+    """The store is away for the first request."""
+    with running(status=-9) as ferry:
+        identifier = suspended(ferry, memory, upload(memory.store.object("bucket", "k"), write(ferry)))
+        released = threading.Event()
+        memory.spoil = lambda kind, number, request: released.wait(60) and Answer(0) if kind == "abort" else None
+        cancel(ferry, identifier)
+        eventually(60, lambda: memory.kinds("abort"), "the upload is to be removed")
+        memory.spoil = lambda kind, number, request: None
+        second = killed_and_started(ferry)
+        released.set()
+        removed(memory, 2)
+        second.terminate()
+        assert second.wait(60) == 0
+
+
+def test_killed_while_suspended(memory):
+    with running(status=-9) as ferry:
+        identifier = suspended(ferry, memory, upload(memory.store.object("bucket", "k"), write(ferry)))
+        second = killed_and_started(ferry)
+        cancel(ferry, identifier)
+        removed(memory)
+        second.terminate()
+        assert second.wait(60) == 0
+
+
+@pytest.mark.parametrize("answer", [Answer(0), Answer(503, "SlowDown"), Answer(404)], ids=["cut", "slow-down", "proxy"])
+def test_a_store_that_is_away_for_a_while(ferry, memory, source, answer):
+    """The attempt cannot remove its upload; a later request does."""
+    released = stalled(memory, 1)
+    identifier = submit(ferry, upload(memory.store.object("bucket", "k"), source))["id"]
+    begun(memory, 1)
+    memory.spoil = once("abort", answer, None, 2)
+    cancel(ferry, identifier)
+    released.set()
+    # libcurl may repeat a request whose connection is closed without a response.
+    removed(memory, 2 if answer.status == 0 else 3, 3)
+
+
+def test_resume_data_keep_the_upload_until_no_job_uses_it(ferry, memory, source):
+    job = upload(memory.store.object("bucket", "k"), source)
+    data = cancel(ferry, suspended(ferry, memory, job), produce_resume_data=True)["resume_data"]
+    assert len(memory.uploads) == 1
+    released, waiting = threading.Event(), threading.Event()
+
+    def wait(kind, _number, _request):
+        if kind != "part":
+            return None
+        waiting.set()
+        return released.wait(60) and Answer(0)
+
+    memory.spoil = wait
+    second = submit(ferry, job | {"resume_data": data})["id"]
+    assert waiting.wait(60)
+    assert ferry.call("POST", f"/v1/jobs/{second}/suspend").status_code in (200, 202)
+    eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{second}").json()["state"] == "suspended", "suspended")
+    memory.spoil = lambda kind, number, request: None
+    released.set()
+    assert len(memory.uploads) == 1 and memory.kinds("abort") == [] and len(memory.kinds("create")) == 1
+    cancel(ferry, second)
+    removed(memory)

@@ -341,6 +341,20 @@ def test_a_suspended_copy_goes_on(ferry, memory, source):
     assert shown["state"] == "succeeded" and is_whole(memory) and len(memory.kinds("create")) == 1
 
 
+@BOTH
+def test_a_copy_that_is_cancelled_while_it_is_suspended_leaves_no_upload(ferry, memory, source, copy):
+    released = stalled(memory, 2)
+    job = submit(ferry, copy(source, memory.store.object("bucket", "k")))
+    begun(memory, 2)
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/suspend").status_code in (200, 202)
+    eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{job['id']}").json()["state"] == "suspended", "suspended")
+    memory.spoil = lambda kind, number, request: None
+    released.set()
+    assert len(memory.uploads) == 1
+    assert ferry.call("POST", f"/v1/jobs/{job['id']}/cancel").status_code in (200, 202)
+    eventually(30, lambda: not memory.uploads, "the upload is removed")
+
+
 def test_many_copies_at_once(ferry, memory, source):
     jobs = [submit(ferry, down(source, memory.store.object("bucket", f"k{number}"))) for number in range(6)]
     assert [ended(ferry, job["id"])["state"] for job in jobs] == ["succeeded"] * 6
@@ -374,6 +388,7 @@ def test_bad_input_is_refused(ferry, memory, job, pointer, code):
 @pytest.mark.parametrize("place, pointer, code", [
     ({"if_exists": "rename"}, "#/destination/if_exists", "not_supported"),
     ({"path": "a"}, "#/destination", "invalid_combination"),
+    ({"s3": {"bucket": "bucket", "key": "k", "endpoint": "http://10.1.2.3:9000"}}, "#/destination/s3", "blocked_address"),
     ({"method": "POST"}, "#/destination/method", "invalid_combination"),
 ])
 def test_a_destination_that_is_refused(ferry, memory, place, pointer, code):

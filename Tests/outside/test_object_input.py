@@ -47,9 +47,7 @@ def changed(**members) -> dict:
     (upload(PLACE | {"checksum": "md5"}), "#/destination/s3/checksum", "invalid_value"),
     (upload(PLACE | {"metadata": {"a b": "x"}}), "#/destination/s3/metadata/a b", "invalid_value"),
     (upload(PLACE | {"metadata": {"a": "x\ny"}}), "#/destination/s3/metadata/a", "invalid_value"),
-    (upload(PLACE, {"s3": PLACE}), "#/source/s3", "not_supported"),
-    ({"kind": "download", "request": {"url": "http://127.0.0.1:9/"}, "destination": {"s3": PLACE}},
-     "#/destination/s3", "not_supported"),
+    (upload(PLACE, {"s3": PLACE, "form": {}}), "#/source/form", "invalid_combination"),
     ({"kind": "data", "request": {"url": "http://127.0.0.1:9/"}, "destination": {"s3": PLACE}},
      "#/destination/s3", "not_supported"),
 ])
@@ -69,7 +67,9 @@ def test_the_destination_of_an_upload_does_not_change(ferry):
 
 def test_private_endpoints_are_blocked():
     with running(FERRY_EGRESS_ALLOW="") as ferry:
-        for job in (download(PLACE), upload(PLACE)):
+        public = {"request": {"url": "https://203.0.113.1/"}}
+        for job in (download(PLACE), upload(PLACE), {"kind": "upload", "source": {"s3": PLACE}} | public,
+                    {"kind": "download", "destination": {"s3": PLACE}} | public):
             refused = ferry.call("POST", "/v1/jobs", json=job)
             assert refused.status_code == 422, refused.text
             assert "blocked_address" in [error["code"] for error in refused.json()["errors"]]

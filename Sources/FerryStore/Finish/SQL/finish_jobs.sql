@@ -39,7 +39,7 @@ WITH u AS (
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
         u.last_attempt, u.resume_data, u.stored_bytes, u.received, u.sent, j.has_dependents, j.wanted_events,
-        CASE WHEN j.kind = 'upload' AND u.terminal_state <> 'succeeded' THEN j.next_request END AS upload
+        CASE WHEN j.kind <> 'data' AND u.terminal_state <> 'succeeded' THEN j.next_request END AS upload
 ), asked AS MATERIALIZED (
     SELECT DISTINCT ON (g.id) g.id, w.id AS endpoint, w.acknowledgement AS rules
     FROM webhooks w CROSS JOIN LATERAL (

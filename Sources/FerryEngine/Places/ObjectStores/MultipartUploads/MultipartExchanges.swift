@@ -181,11 +181,15 @@ final class MultipartExchanges: SeveralConnections {
     // MARK: State machine
 
     func begin() throws(TransferError) {
-        if attempt.upload != nil { running.awaitResumption() }
-        // The upload of another job becomes this one's.
-        if let stored, !isNoted { keep(stored) }
+        resumeUpload()
         running.becomeBulk()
         running.handle(.prepared)
+    }
+
+    /// Continues an earlier upload, if there is one. That of another job becomes this one's.
+    func resumeUpload() {
+        if attempt.upload != nil { running.awaitResumption() }
+        if let stored, !isNoted { keep(stored) }
     }
 
     func sinkOpened(_ failure: TransferError?) {}

@@ -4,7 +4,7 @@ import FerryCore
 extension MultipartExchanges: SourceOwner {
     /// Goes on with an attempt whose source has responded.
     func beginCopy() {
-        if attempt.upload != nil { running.awaitResumption() }
+        resumeUpload()
         running.becomeBulk()
         isSending = true
         sourceAdvanced()

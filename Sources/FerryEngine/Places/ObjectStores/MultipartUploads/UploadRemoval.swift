@@ -29,7 +29,9 @@ final class UploadRemoval: EasyDelegate {
     private init?(
         _ attempt: Attempt, on loop: EngineLoop, _ reply: @escaping @Sendable (TransferError?) -> Void
     ) {
-        guard let object = attempt.spec.destination?.object?.object, let parts = attempt.upload?.parts,
+        // A copy may be a download, whose other end has the upload.
+        let attempt = attempt.copy?.target ?? attempt
+        guard let object = attempt.spec.storeObject, let parts = attempt.upload?.parts,
             case let own = MultipartRequest(kind: .abort, upload: parts.upload),
             let url = object.address(nil).flatMap({ own.url(of: $0) })
         else { return nil }

@@ -33,7 +33,8 @@ extension ConnectionRegistry: ConnectionLimiter {
             }
             switch counting {
             case .nothing: break
-            case .memory(let limit) where attempt.isOtherEnd:
+            // Parts beyond the first of the other end do not come before other jobs.
+            case .memory(let limit) where attempt.isOtherEnd && state[ask.key]?.count ?? 0 == 0:
                 return (askLedger(ask, attempt, limit: limit, &state), false)
             case .memory(let limit):
                 guard !isAwaited, !state.queued.contains(pool), state.ledger.count(of: pool) < limit else {
@@ -96,8 +97,11 @@ extension ConnectionRegistry: ConnectionLimiter {
         let free = state.withLock { state in
             var free = Free()
             let furtherCount = state[key]?.count ?? 0
-            // Each end of a copy has one connection at a time. Other attempts return their first one last.
-            if attempt.hasFirst(at: scope), attempt.isEndOfCopy || furtherCount == 0 {
+            // What one end of a copy returns is not the other end's. Other attempts return their first one
+            // last.
+            let isFirst =
+                furtherCount == 0 || attempt.isEndOfCopy && state.ledger.isUsingFirst(key.owner)
+            if attempt.hasFirst(at: scope), isFirst {
                 endFirst(attempt, &free, &state)
             } else if furtherCount > 0 {
                 end(1, of: key, &free, &state)

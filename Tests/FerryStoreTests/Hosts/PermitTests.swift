@@ -187,6 +187,27 @@ struct PermitTests {
         #expect(answers.take().isEmpty && room(node) == Self.limit)
     }
 
+    @Test("an end of a copy that sends parts returns each of its connections", arguments: [true, false])
+    func parts(isOther: Bool) throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        let job =
+            isOther
+            ? try copy(from: "b.example", to: "example.org") : try copy(from: "example.org", to: "b.example")
+        _ = try node.submit(job)
+        let leased = try node.attempt()
+        let end = isOther ? try #require(leased.copy).target : leased
+        let limiter = node.store.connections
+        for _ in 0..<(isOther ? Self.limit : Self.limit - 1) {
+            #expect(limiter.ask(end, for: end.scope) { _ in } == .granted)
+        }
+        #expect(room(node) == 0)
+        for _ in 0..<Self.limit { limiter.giveBack(end, end.scope) }
+        #expect(room(node) == Self.limit)
+        node.end(leased, success)
+        #expect(room(node) == Self.limit)
+    }
+
     @Test("both ends of a copy may wait for their connections")
     func bothEnds() throws {
         let node = try makeNode()

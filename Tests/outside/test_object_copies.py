@@ -266,6 +266,29 @@ def test_the_next_attempt_finds_the_completed_object(ferry, memory, source):
     assert len(memory.kinds("part")) == 6 and memory.kinds()[-1] == "look"
 
 
+@CHUNKED
+def test_an_object_of_a_lost_response_is_ones_own(ferry, memory, source, chunked):
+    """A copy of unknown length begins anew, and finds the object that its first attempt has made."""
+    source.is_chunked, memory.spoil_after = chunked, once("complete", Answer(503, "SlowDown"))
+    # An attempt does not wait so long.
+    copy = down(source, memory.store.object("bucket", "k"), if_exists="fail", retry={"initial_delay": 7})
+    job = succeeded(ferry, copy)
+    assert is_whole(memory) and job["attempt"] == 2 and memory.kinds("look")
+
+
+@CHUNKED
+def test_the_object_of_another_writer_is_kept(ferry, memory, source, chunked):
+    def replace(_):
+        memory.uploads.clear()
+        memory.objects["/bucket/k"], memory.tags["/bucket/k"] = LARGE[::-1], '"' + "1" * 32 + '-6"'
+        return Answer(503, "SlowDown")
+
+    source.is_chunked, memory.spoil = chunked, once("complete", replace)
+    copy = down(source, memory.store.object("bucket", "k"), if_exists="fail", retry={"initial_delay": 7})
+    failed(ferry, copy, "destination_exists", "")
+    assert memory.objects["/bucket/k"] == LARGE[::-1] and not memory.uploads
+
+
 def stalled(memory: MultipartStore, after: int) -> threading.Event:
     """Parts beyond the first ones wait until the event is set, and do not get through."""
     released, count = threading.Event(), [0]

@@ -176,6 +176,8 @@ extension MultipartExchanges {
             parts.forgetUpload()
             conversation.lacksParts()
         case .complete where head.status == 412 && code == "PreconditionFailed":
+            // An earlier attempt, of which nothing is known, may have made the object.
+            if attempt.number > 1 { conversation.completionIsUnknown() }
             guard conversation.looksForObject() else { break }
             refusal = error
             return

@@ -369,3 +369,23 @@ def test_a_destination_of_a_copy_stays(ferry, source, target):
     for place in ({"path": "x"}, None):
         answer = ferry.call("PATCH", f"/v1/jobs/{job['id']}", json={"destination": place})
         assert answer.status_code == 422, answer.text
+
+
+def test_a_retry_respects_the_policy_of_today_at_both_ends():
+    with running(FERRY_EGRESS_ALLOW="127.0.0.0/8, 10.1.2.3/32") as first:
+        here, there = "http://127.0.0.1:9/", "http://10.1.2.3:9/"
+        jobs = [submit(first, job | {"suspended": True}) for job in (
+            {"kind": "upload", "source": {"url": there}, "request": {"url": here}},
+            {"kind": "download", "destination": {"url": there}, "request": {"url": here}},
+            {"kind": "download", "destination": {"s3": {"bucket": "bucket", "key": "k", "endpoint": there}},
+             "request": {"url": here}})]
+        for job in jobs:
+            assert first.call("POST", f"/v1/jobs/{job['id']}/cancel").status_code in (200, 202)
+        first.process.terminate()
+        assert first.process.wait(60) == 0
+        with running(FERRY_DATA_DIR=str(first.data)) as second:
+            for job, pointer in zip(jobs, ("#/source", "#/destination", "#/destination")):
+                answer = second.call("POST", f"/v1/jobs/{job['id']}/retry")
+                assert answer.status_code == 422, answer.text
+                error, = answer.json()["errors"]
+                assert (error["pointer"], error["code"]) == (pointer, "blocked_address")

@@ -72,6 +72,8 @@ extension Problem {
         case .unreadable: self.init(.internalError, "The stored job cannot be read.")
         case .blockedURL(let reason):
             self.init(InvalidFields("#/request/url", "blocked_address", reason))
+        case .blockedOtherEnd(let reason, let member):
+            self.init(InvalidFields("#/\(member)", "blocked_address", reason))
         case .blockedProxy(let reason):
             self.init(InvalidFields("#/request/proxy/url", "blocked_address", reason))
         case .bytesNotKept:

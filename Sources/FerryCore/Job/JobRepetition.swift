@@ -7,6 +7,8 @@ public struct JobRepetition: Sendable {
         case unreadable
         /// The egress policy, which may have become stricter, forbids the URL. The text has the reason.
         case blockedURL(String)
+        /// Like `blockedURL`, for the other end of a copy. `member`: that of the job which names it.
+        case blockedOtherEnd(String, member: String)
         /// Like `blockedURL`, for the URL of the proxy.
         case blockedProxy(String)
         /// The bytes that the job sent are not kept.
@@ -37,6 +39,9 @@ public struct JobRepetition: Sendable {
         }
         let url = spec.request.webURL
         if let reason = egress.refusal(of: url.endpoint) { throw .blockedURL(reason) }
+        if let other = spec.otherEnd, let reason = egress.refusal(of: other.endpoint) {
+            throw .blockedOtherEnd(reason, member: spec.kind == .upload ? "source" : "destination")
+        }
         if let proxy = spec.request.connection?.proxy, let reason = egress.refusal(of: proxy.url.endpoint) {
             throw .blockedProxy(reason)
         }

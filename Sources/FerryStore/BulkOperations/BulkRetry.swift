@@ -133,7 +133,7 @@ struct BulkRetry {
         } catch {
             switch error {
             case .unreadable: return .failure(Refusal(reason: .internalError))
-            case .blockedURL, .blockedProxy: return .failure(Refusal(reason: .blockedAddress))
+            case .blockedURL, .blockedOtherEnd, .blockedProxy: return .failure(Refusal(reason: .blockedAddress))
             case .bytesNotKept: return .failure(Refusal(reason: .notRepeatable))
             }
         }

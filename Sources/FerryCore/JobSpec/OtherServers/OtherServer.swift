@@ -146,6 +146,9 @@ extension JobSpec {
         }
     }
 
+    /// URL of the other end of a copy; `nil` for other jobs, and if a stored URL is damaged.
+    var otherEnd: WebURL? { otherServer.flatMap { try? WebURL.parse($0.url) } ?? otherObject?.url }
+
     /// `true` if the bytes go from one server to another without a file in between.
     public var isCopy: Bool { otherServer != nil || otherObject != nil }
 

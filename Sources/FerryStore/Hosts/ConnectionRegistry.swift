@@ -270,7 +270,7 @@ extension Attempt {
     /// Whether its first connection, which came with the lease, is one to the scope.
     func hasFirst(at scope: RequestScope) -> Bool { !isOtherEnd && scope.origin == origin }
 
-    /// What it waits for at a scope.
+    /// The connection that it waits for at a scope.
     func wait(at scope: RequestScope) -> PermitLedger.Wait {
         PermitLedger.Wait(PermitLedger.Owner(self), isFirst: hasFirst(at: scope))
     }

@@ -128,7 +128,7 @@ extension ConnectionRegistry: ConnectionLimiter {
         tell(free)
     }
 
-    /// What follows once connections are free.
+    /// Consequences of connections that are free.
     struct Free {
         var pools: [ConnectionPool] = []
         /// Requests that got one of them.

@@ -156,7 +156,7 @@ struct HeaderFieldTests {
     @Test("fields of later versions are not_supported, and their default values are accepted")
     func laterFields() throws {
         let given = #"""
-            {"kind":"download","request":{"url":"http://a.example/"},
+            {"kind":"data","request":{"url":"http://a.example/"},
             "destination":{"path":"a","s3":{"bucket":"bkt","key":"k"}}}
             """#
         let error = #expect(throws: InvalidFields.self) {
@@ -165,7 +165,7 @@ struct HeaderFieldTests {
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
         #expect(error?.errors.map(\.pointer) == ["#/destination/s3"])
         let off = #"""
-            {"kind":"download","request":{"url":"http://a.example/"},
+            {"kind":"data","request":{"url":"http://a.example/"},
             "destination":{"path":"a","s3":null,"headers":null}}
             """#
         let plain =

@@ -73,7 +73,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/destination", values: ["1", "[]", #""x""#]),
     Wrong(pointer: "#/destination/path", values: badPaths),
     Wrong(pointer: "#/destination/if_exists", values: notString + ["null", #""x""#]),
-    Wrong(pointer: "#/destination/s3", values: ["{}"]),
+    Wrong(pointer: "#/destination/s3", values: ["1", #""x""#, "[]"]),
     Wrong(pointer: "#/source", values: ["1"]),
     Wrong(pointer: "#/integrity", values: notObject),
     Wrong(pointer: "#/integrity/size", values: badSizes),

@@ -351,6 +351,30 @@ def test_killed_between_parts(memory, source, copy):
         assert second.wait(60) == 0
 
 
+def test_a_killed_copy_of_unknown_length_begins_anew(memory, source):
+    """The upload of the first process is removed."""
+    source.is_chunked = True
+    with running(status=-9) as ferry:
+        released = stalled(memory, 1)
+        job = submit(ferry, down(source, memory.store.object("bucket", "k")))
+        begun(memory, 1)
+
+        def refuse_until_removed(kind, _number, _request):
+            if kind == "abort":
+                memory.spoil = lambda kind, number, request: None
+                return None
+            return released.wait(60) and Answer(0)
+
+        memory.spoil = refuse_until_removed
+        second = killed_and_started(ferry)
+        released.set()
+        shown = ended(ferry, job["id"])
+        assert shown["state"] == "succeeded", shown["error"]
+        assert is_whole(memory) and len(memory.kinds("create")) == 2 and len(memory.kinds("abort")) == 1
+        second.terminate()
+        assert second.wait(60) == 0
+
+
 def test_a_suspended_copy_goes_on(ferry, memory, source):
     released = stalled(memory, 2)
     job = submit(ferry, down(source, memory.store.object("bucket", "k")))

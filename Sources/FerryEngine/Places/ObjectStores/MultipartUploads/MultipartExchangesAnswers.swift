@@ -94,12 +94,12 @@ extension MultipartExchanges {
         let encryption = head.first("x-amz-server-side-encryption")
         parts.haveDigestTags = (encryption ?? "AES256") == "AES256" && !head.hasOwnKey
         defer { if fetched?.file.failure != nil { sourceAdvanced() } }
-        guard let identity else { return }
         let division = parts.division
+        // Without an identity the next attempt only removes it.
         note(
             ResumableUpload(
                 dialect: .s3, target: attempt.spec.request.url, url: attempt.spec.request.url,
-                keepsCredentials: true, byteCount: division.total, body: identity,
+                keepsCredentials: true, byteCount: division.total, body: identity ?? "",
                 parts: .init(
                     upload: upload, byteCount: division.partByteCount, haveDigestTags: parts.haveDigestTags)))
     }

@@ -45,7 +45,8 @@ extension MultipartExchanges {
     /// Bytes of parts that this attempt has got through; `nil` if it has begun anew what an earlier one had
     /// sent, and if no later one can continue them.
     private var gained: Int64? {
-        conversation.hasBegunAnew || stored == nil ? nil : max(0, parts.doneByteCount - foundByteCount)
+        conversation.hasBegunAnew || identity == nil
+            ? nil : max(0, parts.doneByteCount - foundByteCount)
     }
 
     /// Whether all parts together are not the bytes that the job or their server names: no later attempt
@@ -75,7 +76,7 @@ extension MultipartExchanges {
     /// Whether no later attempt can continue the upload. An attempt after which the job is tried again leaves
     /// the upload to the next one, and one that a client has cancelled for its resume data to another job.
     private func mustAbort(after outcome: AttemptResult.Outcome) -> Bool {
-        guard stored != nil else { return true }
+        guard stored != nil, identity != nil else { return true }
         switch outcome {
         // A cancelled copy of a download leaves nothing to resume from.
         case .cancelled: return !keepsUpload || running.leased.spec.kind == .download

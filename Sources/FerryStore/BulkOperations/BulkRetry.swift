@@ -133,7 +133,8 @@ struct BulkRetry {
         } catch {
             switch error {
             case .unreadable: return .failure(Refusal(reason: .internalError))
-            case .blockedURL, .blockedOtherEnd, .blockedProxy: return .failure(Refusal(reason: .blockedAddress))
+            case .blockedURL, .blockedOtherEnd, .blockedProxy:
+                return .failure(Refusal(reason: .blockedAddress))
             case .bytesNotKept: return .failure(Refusal(reason: .notRepeatable))
             }
         }

@@ -169,7 +169,7 @@ struct HeaderFieldTests {
             "destination":{"path":"a","s3":null,"headers":null}}
             """#
         let plain =
-            #"{"kind":"download","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#
+            #"{"kind":"data","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#
         let spec = { (text: String) in
             try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
         }

@@ -84,9 +84,11 @@ struct MultipartConversation: Sendable {
         if let object { step = .compare(object) } else { beginAnew() }
     }
 
-    /// The object is that of the upload, or not.
-    mutating func compared(_ object: StoreObjectFacts, isSame: Bool) {
-        if isSame { completed(object) } else { beginAnew() }
+    /// The object is that of the upload, or not. `isEarlier`: it is that of an earlier upload of the same
+    /// bytes, and this one is still there.
+    mutating func compared(_ object: StoreObjectFacts, isSame: Bool, isEarlier: Bool = false) {
+        guard isSame else { return beginAnew() }
+        if isEarlier { step = .done(object) } else { completed(object) }
     }
 
     private mutating func beginAnew() {

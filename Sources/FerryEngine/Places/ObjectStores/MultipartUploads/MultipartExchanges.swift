@@ -335,8 +335,8 @@ final class MultipartExchanges: SeveralConnections {
             && found.checksum == digests.checksum.map { Base64.encode($0.value) }
         let isSame = hasSameChecksum || found.entityTag.map { parts.isObject($0) } ?? false
         if !isSame, let refusal { return fail(refusal) }
+        conversation.compared(found, isSame: isSame, isEarlier: refusal != nil)
         refusal = nil
-        conversation.compared(found, isSame: isSame)
         if !isSame { beginAnew() }
         mustFillAgain = true
     }

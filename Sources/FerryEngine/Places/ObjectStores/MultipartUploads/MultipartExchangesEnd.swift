@@ -84,7 +84,9 @@ extension MultipartExchanges {
             return error.code == .sourceChanged || areWrong(after: error)
                 || !attempt.mayBeTriedAgain(
                     after: error, retryAfter, now: context.clock.now())
-        case .succeeded, .suspended, .asked, .released, .putOff: return false
+        // The object is that of an earlier upload.
+        case .succeeded: return true
+        case .suspended, .asked, .released, .putOff: return false
         }
     }
 

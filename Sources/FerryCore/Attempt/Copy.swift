@@ -19,7 +19,7 @@ extension Attempt {
     }
 
     /// Whether it is one of the two ends of a copy between servers.
-    public var isEndOfCopy: Bool { isOtherEnd || spec.otherServer != nil }
+    public var isEndOfCopy: Bool { isOtherEnd || spec.isCopy }
 }
 
 extension JobSpec {

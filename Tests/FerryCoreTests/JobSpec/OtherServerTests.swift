@@ -96,6 +96,7 @@ private func attempt(_ job: JobRequest) -> Attempt {
             #expect(end.secrets.connection?.sessionToken == "t-\(name)")
         }
         #expect(target.spec.isSentToStore && target.spec.destination?.ifExists == .fail)
+        #expect(source.isEndOfCopy && target.isEndOfCopy && source.isOtherEnd == (kind == "upload"))
         let shown = String(decoding: job.spec.encode(), as: UTF8.self)
         #expect(!shown.contains("secret-") && !shown.contains("t-from") && !shown.contains("t-to"))
         #expect(try JobSpec(storedJSON: job.spec.encodeStored()) == job.spec)

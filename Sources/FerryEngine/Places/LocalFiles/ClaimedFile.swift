@@ -1,7 +1,9 @@
 import FerryCore
 import Glibc
 
-/// An open file, and the disk space that is promised to it. One thread at a time uses it.
+/// An open file, and the disk space that is promised to it.
+///
+/// Unchecked: one thread at a time uses it.
 final class ClaimedFile: @unchecked Sendable {
     let descriptor: Int32
     private let directory: StorageDirectory

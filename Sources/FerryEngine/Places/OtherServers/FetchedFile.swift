@@ -91,7 +91,7 @@ final class FetchedFile: FetchedBytes {
     /// The file, for a file thread that hashes bytes which have been written.
     var bytes: DigestTail.Bytes { DigestTail.Bytes(descriptor: descriptor, owner: self, isWritten: false) }
     func isKnown(as content: JobContent) -> Bool { false }
-    /// Nobody else can change them.
+    /// Only this object writes to the file.
     func checkUnchanged() throws(TransferError) {}
 
     /// Throws if the bytes are gone.

@@ -19,7 +19,8 @@ extension MultipartExchanges: SourceOwner {
         guard isSending, let file = fetched?.file else { return }
         if let failure = file.failure {
             // An upload that is being begun can be removed when the store has named it: `begun` calls this.
-            return isBeginning ? () : fail(failure)
+            if !isBeginning { fail(failure) }
+            return
         }
         let before = parts.readablePartCount
         guard parts.arrived(file.writtenByteCount, isWhole: file.isWhole) else {

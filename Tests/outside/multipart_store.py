@@ -5,10 +5,12 @@ import base64
 import dataclasses
 import hashlib
 import re
+import threading
 import urllib.parse
 import uuid
 import xml.etree.ElementTree
 
+from conftest import eventually
 from memory_store import Answer, MemoryStore, Received, checksum, etag, serving
 
 PART_MIN = 5 << 20
@@ -164,6 +166,52 @@ class MultipartStore(MemoryStore):
             del self.uploads[identifier]
             self.objects[path], self.tags[path], self.checksums[path] = data, etag_of_parts(parts), checksums
         return Answer(200, fields={"x-amz-version-id": "v1"}, body=f"<?xml version='1.0'?>\n   \n<CompleteMultipartUploadResult><ETag>{self.tags[path]}</ETag></CompleteMultipartUploadResult>".encode())
+
+
+def once(kind: str, answer, number: int | None = None, count: int = 1):
+    """Gives the answer to the first requests of a kind."""
+    left = [count]
+
+    def spoil(one, part, request):
+        if one == kind and number in (None, part) and left[0] > 0:
+            left[0] -= 1
+            return answer(request) if callable(answer) else answer
+        return None
+
+    return spoil
+
+
+def stalled(memory: MultipartStore, after: int) -> threading.Event:
+    """Parts beyond the first ones wait until the event is set."""
+    released, count = threading.Event(), [0]
+
+    def wait(kind, _number, _request):
+        if kind != "part":
+            return None
+        with memory.lock:
+            count[0] += 1
+            waits = count[0] > after
+        # They do not get through.
+        return released.wait(60) and Answer(0) if waits else None
+
+    memory.spoil = wait
+    return released
+
+
+def begun(memory: MultipartStore, after: int):
+    eventually(60, lambda: memory.uploads and sum(len(one.parts) for one in list(memory.uploads.values())) == after
+               and memory.running > 0, "parts wait")
+
+
+def refuse_until(memory: MultipartStore, kind: str, released: threading.Event):
+    """Requests of a process that was killed get no answer any more, until the next one sends a request of that kind."""
+    def refuse(one, _number, _request):
+        if one == kind:
+            memory.spoil = lambda kind, number, request: None
+            return None
+        return released.wait(60) and Answer(0)
+
+    memory.spoil = refuse
 
 
 def error_in_200(code: str) -> Answer:

@@ -168,8 +168,8 @@ def _inline(value):
             value["text"] = "x"
 
 
-def _copy(job):
-    """Only a resolver knows what the host of a store is; and a copy excludes fields of other downloads."""
+def _resolve(job):
+    """Only a resolver knows what the host of a store is, and whether a bucket can be part of it."""
     places = [job.get(name) for name in ("source", "destination") if isinstance(job.get(name), dict)]
     for place in [place["s3"] for place in places if isinstance(place.get("s3"), dict)]:
         endpoint = place.get("endpoint")
@@ -177,26 +177,6 @@ def _copy(job):
             place["endpoint"] = "https://store.example"
         if place.get("addressing") == "virtual":
             place["addressing"] = "path"
-    destination = job.get("destination")
-    if not isinstance(destination, dict):
-        return
-    if isinstance(destination.get("s3"), dict) and destination.get("if_exists") == "rename":
-        destination["if_exists"] = "replace"
-    if job.get("kind") != "download" or destination.get("s3") is None and destination.get("url") is None:
-        return
-    request = job.get("request")
-    segments = job.get("segments")
-    if isinstance(segments, (int, float)) and 1 < segments <= 64:
-        job["segments"] = 1
-    if isinstance(job.get("mirrors"), list) and all(isinstance(one, str) for one in job["mirrors"]):
-        job["mirrors"] = []
-    for place, name, value, other in (
-            (job, "on_challenge", "ask", "fail"), (job, "on_url_expired", "ask", "fail"),
-            (job.get("redirects"), "policy", "ask", "follow"), (request, "accept_encoding", "auto", "identity")):
-        if isinstance(place, dict) and place.get(name) == value:
-            place[name] = other
-    if isinstance(request, dict) and isinstance(request.get("method"), str):
-        request["method"] = "GET"
 
 
 def _combine(job):
@@ -252,7 +232,7 @@ def map_body(context, body):
         _free(job.get("schedule"))
         _know(job)
         _combine(job)
-        _copy(job)
+        _resolve(job)
         request, redirects = job.get("request"), job.get("redirects")
         # What is not idempotent is not sent again for a question.
         if isinstance(request, dict) and isinstance(redirects, dict) and redirects.get("policy") == "ask" \

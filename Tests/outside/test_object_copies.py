@@ -7,12 +7,11 @@ import threading
 
 import pytest
 
-from conftest import eventually, killed_and_started, running
+from conftest import Ferry, eventually, killed_and_started, running
 from copy_servers import Server, serving
 from memory_store import Answer, checksum
-from multipart_store import MultipartStore, error_in_200, etag_of_parts, multipart_store
+from multipart_store import MultipartStore, begun, error_in_200, etag_of_parts, multipart_store, once, refuse_until, stalled
 from object_jobs import ended, failed, run, submit, succeeded
-from test_object_multipart import once
 
 PART = 8 << 20
 # 6 parts, more than are in memory at once.
@@ -289,27 +288,6 @@ def test_the_object_of_another_writer_is_kept(ferry, memory, source, chunked):
     assert memory.objects["/bucket/k"] == LARGE[::-1] and not memory.uploads
 
 
-def stalled(memory: MultipartStore, after: int) -> threading.Event:
-    """Parts beyond the first ones wait until the event is set, and do not get through."""
-    released, count = threading.Event(), [0]
-
-    def wait(kind, _number, _request):
-        if kind != "part":
-            return None
-        with memory.lock:
-            count[0] += 1
-            waits = count[0] > after
-        return released.wait(60) and Answer(0) if waits else None
-
-    memory.spoil = wait
-    return released
-
-
-def begun(memory: MultipartStore, after: int):
-    eventually(60, lambda: memory.uploads and sum(len(one.parts) for one in list(memory.uploads.values())) == after
-               and memory.running > 0, "parts wait")
-
-
 @BOTH
 def test_a_cancelled_copy_leaves_no_upload(ferry, memory, source, copy):
     released = stalled(memory, 2)
@@ -329,15 +307,7 @@ def test_killed_between_parts(memory, source, copy):
         job = submit(ferry, copy(source, memory.store.object("bucket", "k")))
         begun(memory, 2)
         there = set(next(iter(memory.uploads.values())).parts)
-
-        def refuse_until_listed(kind, _number, _request):
-            """No part of the first process gets through any more."""
-            if kind == "list":
-                memory.spoil = lambda kind, number, request: None
-                return None
-            return released.wait(60) and Answer(0)
-
-        memory.spoil = refuse_until_listed
+        refuse_until(memory, "list", released)
         second = killed_and_started(ferry)
         released.set()
         shown = ended(ferry, job["id"])
@@ -358,14 +328,7 @@ def test_a_killed_copy_of_unknown_length_begins_anew(memory, source):
         released = stalled(memory, 1)
         job = submit(ferry, down(source, memory.store.object("bucket", "k")))
         begun(memory, 1)
-
-        def refuse_until_removed(kind, _number, _request):
-            if kind == "abort":
-                memory.spoil = lambda kind, number, request: None
-                return None
-            return released.wait(60) and Answer(0)
-
-        memory.spoil = refuse_until_removed
+        refuse_until(memory, "abort", released)
         second = killed_and_started(ferry)
         released.set()
         shown = ended(ferry, job["id"])
@@ -375,14 +338,20 @@ def test_a_killed_copy_of_unknown_length_begins_anew(memory, source):
         assert second.wait(60) == 0
 
 
-def test_a_suspended_copy_goes_on(ferry, memory, source):
+def suspended(ferry: Ferry, memory: MultipartStore, copy: dict) -> dict:
+    """A copy that was suspended after two parts; the store takes the others from then on."""
     released = stalled(memory, 2)
-    job = submit(ferry, down(source, memory.store.object("bucket", "k")))
+    job = submit(ferry, copy)
     begun(memory, 2)
     assert ferry.call("POST", f"/v1/jobs/{job['id']}/suspend").status_code in (200, 202)
     eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{job['id']}").json()["state"] == "suspended", "suspended")
     memory.spoil = lambda kind, number, request: None
     released.set()
+    return job
+
+
+def test_a_suspended_copy_goes_on(ferry, memory, source):
+    job = suspended(ferry, memory, down(source, memory.store.object("bucket", "k")))
     assert ferry.call("POST", f"/v1/jobs/{job['id']}/resume").status_code in (200, 202)
     shown = ended(ferry, job["id"])
     assert shown["state"] == "succeeded" and is_whole(memory) and len(memory.kinds("create")) == 1
@@ -390,13 +359,7 @@ def test_a_suspended_copy_goes_on(ferry, memory, source):
 
 @BOTH
 def test_a_copy_that_is_cancelled_while_it_is_suspended_leaves_no_upload(ferry, memory, source, copy):
-    released = stalled(memory, 2)
-    job = submit(ferry, copy(source, memory.store.object("bucket", "k")))
-    begun(memory, 2)
-    assert ferry.call("POST", f"/v1/jobs/{job['id']}/suspend").status_code in (200, 202)
-    eventually(30, lambda: ferry.call("GET", f"/v1/jobs/{job['id']}").json()["state"] == "suspended", "suspended")
-    memory.spoil = lambda kind, number, request: None
-    released.set()
+    job = suspended(ferry, memory, copy(source, memory.store.object("bucket", "k")))
     assert len(memory.uploads) == 1
     assert ferry.call("POST", f"/v1/jobs/{job['id']}/cancel").status_code in (200, 202)
     eventually(30, lambda: not memory.uploads, "the upload is removed")

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Ferry, eventually, killed_and_started, running
 from memory_store import Answer, checksum, etag
-from multipart_store import MultipartStore, error_in_200, etag_of_parts, multipart_store
+from multipart_store import MultipartStore, begun, error_in_200, etag_of_parts, multipart_store, once, refuse_until, stalled
 from object_jobs import ended, failed, run, submit, succeeded, upload
 
 PART = 16 << 20
@@ -175,19 +175,6 @@ def test_speed_limit(ferry, memory, source):
 # Faults
 
 
-def once(kind: str, answer, number: int | None = None, count: int = 1):
-    """Gives the answer to the first requests of a kind."""
-    left = [count]
-
-    def spoil(one, part, request):
-        if one == kind and number in (None, part) and left[0] > 0:
-            left[0] -= 1
-            return answer(request) if callable(answer) else answer
-        return None
-
-    return spoil
-
-
 @pytest.mark.parametrize("answer", [
     Answer(0), Answer(503, "SlowDown"), Answer(500, "InternalError"), Answer(200, fields={"ETag": '"' + "0" * 32 + '"'}),
     Answer(200), Answer(400, "BadDigest")], ids=["cut", "slow-down", "error", "other-tag", "no-tag", "bad-digest"])
@@ -306,28 +293,6 @@ def test_parts_that_the_store_lacks_are_sent_again(ferry, memory, source):
 # Ends in the middle
 
 
-def stalled(memory: MultipartStore, after: int) -> threading.Event:
-    """Parts beyond the first ones wait until the event is set."""
-    released, count = threading.Event(), [0]
-
-    def wait(kind, _number, _request):
-        if kind != "part":
-            return None
-        with memory.lock:
-            count[0] += 1
-            waits = count[0] > after
-        # They do not get through.
-        return released.wait(60) and Answer(0) if waits else None
-
-    memory.spoil = wait
-    return released
-
-
-def begun(memory: MultipartStore, after: int):
-    eventually(60, lambda: memory.uploads and sum(len(one.parts) for one in list(memory.uploads.values())) == after
-               and memory.running > 0, "parts wait")
-
-
 def test_killed_between_parts(memory):
     with running(status=-9) as ferry:
         source = write(ferry)
@@ -335,15 +300,7 @@ def test_killed_between_parts(memory):
         job = submit(ferry, upload(memory.store.object("bucket", "k"), source))
         begun(memory, 2)
         there = set(next(iter(memory.uploads.values())).parts)
-
-        def refuse_until_listed(kind, _number, _request):
-            """No part of the first process gets through any more."""
-            if kind == "list":
-                memory.spoil = lambda kind, number, request: None
-                return None
-            return released.wait(60) and Answer(0)
-
-        memory.spoil = refuse_until_listed
+        refuse_until(memory, "list", released)
         second = killed_and_started(ferry)
         released.set()
         shown = ended(ferry, job["id"])

@@ -65,15 +65,21 @@ extension JobSpec {
         }
 
         public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
-            kind == .download ? JSON.rules(serverRules) : []
+            switch kind {
+            case .download: JSON.rules(otherEndRules)
+            // The destination of an upload is an object.
+            case .upload:
+                JSON.rules(#"{"allOf": [{"properties": {"if_exists": {"enum": ["replace", "fail"]}}}]}"#)
+            case .data, nil: []
+            }
         }
 
-        private static let serverRules = #"""
+        private static let otherEndRules = #"""
             {
               "dependentRequired": {
                 "method": ["url"], "headers": ["url"], "header_fields": ["url"], "auth": ["url"]
               },
-              "if": {"required": ["url"]},
+              "if": {"anyOf": [{"required": ["url"]}, {"required": ["s3"]}]},
               "then": {"properties": {"if_exists": {"enum": ["replace", "fail"]}}}
             }
             """#

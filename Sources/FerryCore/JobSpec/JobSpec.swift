@@ -280,7 +280,11 @@ extension JobSpec {
             {
               "if": {
                 "required": ["destination"],
-                "properties": {"destination": {"type": "object", "required": ["url"]}}
+                "properties": {
+                  "destination": {
+                    "type": "object", "anyOf": [{"required": ["url"]}, {"required": ["s3"]}]
+                  }
+                }
               },
               "then": {
                 "properties": {

@@ -65,34 +65,37 @@ extension TenantQuotas {
         withTenants { tenants in
             guard var entry = tenants[tenant], entry.limits.storageByteCountMax != nil else { return }
             entry.reserved[job] = left > 0 ? left : nil
-            if stored > 0 { entry.stored.add(stored) }
+            if stored > 0 && !entry.isRead(job) {
+                entry.stored.add(stored)
+                entry.finishedSinceBegin[job] = stored
+            }
             tenants[tenant] = entry
         }
     }
 
-    /// Call before the stored bytes are read. Returns the jobs for which bytes are reserved.
-    public func beginStorageReading() -> [JobID] {
+    /// Call before the stored bytes are read.
+    public func beginStorageReading() {
         withTenants { tenants in
-            for tenant in tenants.keys { tenants[tenant]?.stored.addedSinceBegin = 0 }
-            return tenants.values.flatMap(\.reserved.keys)
+            for tenant in tenants.keys {
+                tenants[tenant]?.stored.addedSinceBegin = 0
+                tenants[tenant]?.finishedSinceBegin = [:]
+            }
+        }
+    }
+
+    /// The jobs of which a reading must tell whether it has seen their ends: those for which bytes are
+    /// reserved, and those that were finished since it began. Call after the bytes are read.
+    public var jobsOfStorageReading: [JobID] {
+        withTenants { tenants in
+            tenants.values.flatMap { Array($0.reserved.keys) + Array($0.finishedSinceBegin.keys) }
         } ?? []
     }
 
-    /// Takes the stored bytes of tenants that were read, and forgets what is reserved for jobs that were
-    /// among those of `beginStorageReading` and are finished.
+    /// Takes the stored bytes of tenants that were read. `finished`: those of `jobsOfStorageReading` whose
+    /// ends this reading has seen. Bytes of each job count once, whether its end is noted before or after.
     public func apply(stored byteCounts: [String: Int64], finished: Set<JobID>) {
         withTenants { tenants in
-            for (tenant, byteCount) in byteCounts {
-                let added = tenants[tenant]?.stored.addedSinceBegin ?? 0
-                tenants[tenant]?.stored = Usage(read: byteCount, added: added, addedSinceBegin: added)
-                tenants[tenant]?.isStoredRead = true
-            }
-            guard !finished.isEmpty else { return }
-            tenants = tenants.mapValues { entry in
-                var entry = entry
-                entry.reserved = entry.reserved.filter { !finished.contains($0.key) }
-                return entry
-            }
+            for (tenant, byteCount) in byteCounts { tenants[tenant]?.apply(stored: byteCount, finished) }
         }
     }
 }
@@ -100,5 +103,22 @@ extension TenantQuotas {
 extension TenantQuotas.Tenant {
     fileprivate var storedByteCount: Int64 {
         reserved.values.reduce(stored.count, +) + arriving.values.reduce(0, +)
+    }
+
+    /// Returns `true`, once, if the bytes of a finished job were read before its end is noted.
+    fileprivate mutating func isRead(_ job: JobID) -> Bool {
+        let isLatest = readBeforeNoted.latest.remove(job) != nil
+        return readBeforeNoted.former.remove(job) != nil || isLatest
+    }
+
+    fileprivate mutating func apply(stored byteCount: Int64, _ finished: Set<JobID>) {
+        let isRead = { (job: JobID) in finished.contains(job) }
+        let readTwice = finishedSinceBegin.filter { isRead($0.key) }.values.reduce(0, +)
+        let added = stored.addedSinceBegin - readTwice
+        stored = TenantQuotas.Usage(read: byteCount, added: added, addedSinceBegin: added)
+        isStoredRead = true
+        finishedSinceBegin = finishedSinceBegin.filter { !isRead($0.key) }
+        readBeforeNoted = (Set(reserved.keys.filter(isRead)), readBeforeNoted.latest)
+        reserved = reserved.filter { !isRead($0.key) }
     }
 }

@@ -44,6 +44,10 @@ public final class TenantQuotas: Sendable {
         /// reading, those that this node has added since the tenant has a limit.
         var stored = Usage()
         var isStoredRead = false
+        /// Bytes kept for finished jobs that were noted since the latest reading began; `stored` has them.
+        var finishedSinceBegin: [JobID: Int64] = [:]
+        /// Finished jobs of the last two readings whose bytes are in `stored.read`, and are not noted yet.
+        var readBeforeNoted: (latest: Set<JobID>, former: Set<JobID>) = ([], [])
         /// Bytes that attempts of this node have written or are about to write, and those that they have left
         /// for a later attempt.
         var reserved: [JobID: Int64] = [:]
@@ -100,12 +104,11 @@ public final class TenantQuotas: Sendable {
             for (name, read) in readings {
                 let before = state.tenants[name]
                 var tenant = Tenant(limits: read.limits)
-                tenant.day = now.day
-                tenant.uncommitted = before?.uncommitted ?? 0
                 if let before {
-                    (tenant.stored, tenant.isStoredRead) = (before.stored, before.isStoredRead)
-                    (tenant.reserved, tenant.arriving) = (before.reserved, before.arriving)
+                    tenant = before
+                    (tenant.limits, tenant.transferred) = (read.limits, Usage())
                 }
+                tenant.day = now.day
                 tenant.transferred.read = read.transferredByteCount
                 if let before, before.day == now.day {
                     let added = before.transferred.addedSinceBegin

@@ -125,13 +125,10 @@ struct DispatcherState {
 
     mutating func take(_ message: JobDispatcher.Message) {
         switch message {
-        case .result(let result):
+        case .result(let result, let transfer):
             queue.note(ended: result)
             hostState.throughputs.note(result, at: context.clock)
-            if let transfer = AttemptTransfer(result, context.configuration.quotas) {
-                transfers[transfer.job] = transfer
-                context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
-            }
+            if let transfer { transfers[transfer.job] = transfer }
             if let attempt = StoredAttempt(result, context.configuration.quotas) {
                 stored[attempt.job] = attempt
             }

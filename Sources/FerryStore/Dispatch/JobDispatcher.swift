@@ -8,7 +8,8 @@ import Sys
 /// Results come from any thread; one thread owns the connection and begins what was leased.
 package final class JobDispatcher: ResultSink, RequestMarker {
     enum Message: Sendable {
-        case result(AttemptResult)
+        /// `AttemptTransfer`: the bytes that its tenant's limit of a day counts.
+        case result(AttemptResult, AttemptTransfer?)
         case resumed(Attempt, Int64)
         /// An attempt is about to send a request that must not be sent twice.
         case mark(RequestMark)
@@ -47,8 +48,13 @@ package final class JobDispatcher: ResultSink, RequestMarker {
     package func record(_ result: AttemptResult) {
         context.configuration.slots.end(1)
         queueState.hostState.connections.forget(result.attempt)
+        let transfer = AttemptTransfer(result, context.configuration.quotas)
+        // Before the next attempt begins: it may be of a tenant whose bytes of the day are now used up.
+        if let transfer {
+            context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
+        }
         queueState.beginHeld()
-        mailbox.send(.result(result))
+        mailbox.send(.result(result, transfer))
     }
 
     /// Takes the offset at which a download has resumed. The mailbox is bounded: an attempt reports it once.

@@ -22,19 +22,23 @@ extension StoreContext {
         let quotas = configuration.quotas
         let tenants = quotas.storageTenants
         guard !tenants.isEmpty else { return }
-        let reserved = quotas.beginStorageReading()
-        var parameters = Parameters()
-        parameters.appendArray(.text, tenants) { $0.append(text: $1) }
-        let rows = try connection.execute(
-            Statements.sumStoredBytes, parameters, timeout: .seconds(60))
-        var stored: [String: Int64] = [:]
-        for row in 0..<rows.rowCount {
-            let index = Int(rows.int64(row, 0)) - 1
-            if tenants.indices.contains(index) { stored[tenants[index]] = rows.int64(row, 1) }
-        }
-        var ended: [JobID] = []
-        if !reserved.isEmpty {
-            ended = try connection.execute(Statements.endedJobs, .identifiers(reserved)).identifiers()
+        quotas.beginStorageReading()
+        // Both statements see the same ends of jobs.
+        let (stored, ended) = try connection.transaction {
+            connection throws(PostgresError) -> ([String: Int64], [JobID]) in
+            try connection.execute(script: "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            var parameters = Parameters()
+            parameters.appendArray(.text, tenants) { $0.append(text: $1) }
+            let rows = try connection.execute(
+                Statements.sumStoredBytes, parameters, timeout: .seconds(60))
+            var stored: [String: Int64] = [:]
+            for row in 0..<rows.rowCount {
+                let index = Int(rows.int64(row, 0)) - 1
+                if tenants.indices.contains(index) { stored[tenants[index]] = rows.int64(row, 1) }
+            }
+            let jobs = quotas.jobsOfStorageReading
+            guard !jobs.isEmpty else { return (stored, []) }
+            return (stored, try connection.execute(Statements.endedJobs, .identifiers(jobs)).identifiers())
         }
         quotas.apply(stored: stored, finished: Set(ended))
     }

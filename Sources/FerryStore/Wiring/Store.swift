@@ -91,7 +91,7 @@ package final class Store: Sendable {
                 let isQueued = queueState.hostState.connections.isQueued(pool)
                 if isQueued { dispatcher?.send(.connectionFree(pool.origin)) }
             }, isAwaited: { [weak queueState] in queueState?.held.isHeld($0) ?? false })
-        queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0)) })
+        queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0, nil)) })
         let submissions = SubmissionWriter(insertion, reconcile: { dispatcher.send(.reconcile) })
         self.submissions = submissions
         tenantCounts = TenantCounts(context, admission, submissions)

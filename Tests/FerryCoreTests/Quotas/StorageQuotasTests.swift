@@ -22,7 +22,7 @@ struct StorageQuotasTests {
         #expect(quotas.storageUsedUp("a") == 100)
         quotas.note(stored: 50, left: 0, by: jobs[0], of: "a")
         quotas.note(stored: 0, left: 10, by: jobs[1], of: "a")
-        _ = quotas.beginStorageReading()
+        quotas.beginStorageReading()
         quotas.apply(stored: ["a": 50], finished: [])
         #expect(quotas.reserve(40, for: jobs[2], of: "a") && !quotas.reserve(41, for: jobs[2], of: "a"))
         for tenant in ["b", "c"] {
@@ -36,20 +36,38 @@ struct StorageQuotasTests {
         quotas.note(stored: 30, left: 0, by: jobs[0], of: "a")
         #expect(quotas.storageUsedUp("a") == 100)
         #expect(quotas.reserve(0, for: jobs[1], of: "a"))
-        #expect(quotas.beginStorageReading().isEmpty)
+        quotas.beginStorageReading()
+        #expect(quotas.jobsOfStorageReading.isEmpty)
         quotas.apply(stored: ["a": 60], finished: [])
         #expect(quotas.reserve(40, for: jobs[1], of: "a"))
-        #expect(quotas.beginStorageReading() == [jobs[1]])
+        quotas.beginStorageReading()
         quotas.note(stored: 5, left: 0, by: jobs[2], of: "a")
+        #expect(Set(quotas.jobsOfStorageReading) == [jobs[1], jobs[2]])
         quotas.apply(stored: ["a": 60], finished: [jobs[1]])
         #expect(quotas.reserve(35, for: jobs[2], of: "a") && !quotas.reserve(36, for: jobs[2], of: "a"))
+    }
+
+    @Test("bytes of a job that ends during a reading count once", arguments: [false, true], [false, true])
+    func endsMeanwhile(isSeen: Bool, isNotedLater: Bool) {
+        quotas.beginStorageReading()
+        #expect(quotas.reserve(60, for: jobs[0], of: "a"))
+        if !isNotedLater { quotas.note(stored: 60, left: 0, by: jobs[0], of: "a") }
+        #expect(quotas.jobsOfStorageReading == [jobs[0]])
+        quotas.apply(stored: ["a": isSeen ? 60 : 0], finished: isSeen ? [jobs[0]] : [])
+        #expect(quotas.reserve(40, for: jobs[1], of: "a") && !quotas.reserve(41, for: jobs[1], of: "a"))
+        if isNotedLater { quotas.note(stored: 60, left: 0, by: jobs[0], of: "a") }
+        #expect(quotas.storedByteCount(of: "a") == 60)
+        #expect(quotas.reserve(40, for: jobs[1], of: "a") && !quotas.reserve(41, for: jobs[1], of: "a"))
+        // A job that is repeated ends a second time, and counts again.
+        quotas.note(stored: 10, left: 0, by: jobs[0], of: "a")
+        #expect(quotas.storedByteCount(of: "a") == 70)
     }
 
     @Test("bytes that are stored before the first reading count, also if that began before them")
     func unread() {
         let upload = UploadID(high: 1, low: 1)
         #expect(quotas.storedByteCount(of: "a") == nil)
-        _ = quotas.beginStorageReading()
+        quotas.beginStorageReading()
         #expect(quotas.reserve(80, for: upload, of: "a") == nil)
         quotas.note(added: 80, to: upload, of: "a")
         #expect(quotas.reserve(21, for: upload, of: "a") == 100)

@@ -10,10 +10,12 @@ struct OperatorCommandTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    private func run(_ arguments: String..., input: String = "") throws -> Program.Result {
+    private func run(
+        _ arguments: String..., input: String = "", of ferry: FerryProcess? = nil
+    ) throws -> Program.Result {
         try Program.run(
-            [Program.ferry] + arguments, environment: ["FERRY_URL": ferry.url, "FERRY_KEY": adminKey],
-            input: input)
+            [Program.ferry] + arguments,
+            environment: ["FERRY_URL": (ferry ?? self.ferry).url, "FERRY_KEY": adminKey], input: input)
     }
 
     @Test("a delivery is listed, shown with its tries, and sent again")
@@ -64,11 +66,17 @@ struct OperatorCommandTests {
 
     @Test("windows are changed by a merge patch and shown")
     func windows() throws {
-        let patch = #"{"windows":[{"name":"night","cron":"0 0 29 2 *","duration":60,"discretionary":false}]}"#
-        let set = try run("admin", "windows", "set", "-", input: patch)
+        // Other tests change the windows of the shared node.
+        let database = try TestDatabase()
+        let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
+        defer { withExtendedLifetime(database) { ferry.remove() } }
+        let patch = #"{"windows":[{"name":"night","cron":"0 0 29 2 *","duration":60}]}"#
+        let set = try run("admin", "windows", "set", "-", input: patch, of: ferry)
         #expect(set.status == 0, "\(set)")
-        let shown = try run("admin", "windows", "--json")
+        let shown = try run("admin", "windows", "--json", of: ferry)
         #expect(try JSON.parse(Array(shown.output.utf8))["windows"]?.array?.count == 1, "\(shown)")
-        #expect(try run("admin", "windows", "set", "-", input: #"{"windows":[]}"#).status == 0)
+        let unset = try run("admin", "windows", "set", "-", input: #"{"windows":[]}"#, of: ferry)
+        #expect(unset.status == 0, "\(unset)")
+        #expect(try run("admin", "windows", "--json", of: ferry).output == "{\"windows\":[]}\n")
     }
 }

@@ -33,7 +33,7 @@ struct ContentDescription {
     }
 
     /// `Content-Disposition` (RFC 6266); a name beyond ASCII is encoded by RFC 8187.
-    private var disposition: String {
+    var disposition: String {
         let plain = fileName.unicodeScalars.map { scalar -> Character in
             scalar.isASCII && scalar.value >= 0x20 && scalar.value != 0x7F && scalar != "\"" && scalar != "\\"
                 ? Character(scalar) : "_"
@@ -81,7 +81,20 @@ final class ContentHandlers: Sendable {
                 .bytes(Array(body[Int(offset)..<Int(offset + length)]))
             }
         }
+        let redirects = request.head.method == "GET" && prefersRedirect(request.fields)
         open(job, request) { content in
+            if redirects,
+                let url = content.presignedURL(
+                    mediaType: description.mediaType, disposition: description.disposition)
+            {
+                return request.send(
+                    Response(
+                        status: 307,
+                        fields: HTTPFields([
+                            ("Location", url), ("Cache-Control", "no-store"),
+                            ("Preference-Applied", "redirect"),
+                        ])))
+            }
             sendPart(description, content.byteCount, request) { offset, length in
                 guard length > 0 else { return .bytes([]) }
                 if let file = content.file() {

@@ -134,6 +134,7 @@ private let problemText: [Int: String] = [
     401: "No valid key.", 403: "The key's role does not suffice.",
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
+    410: "The content store has lost the content.",
     412: "The object has another revision, or the version of a protocol is not supported.",
     428: "The change needs If-Match.",
     413: "The body is too large, or the bytes that are stored for the tenant have reached their limit.",

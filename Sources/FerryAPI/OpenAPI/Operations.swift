@@ -101,10 +101,13 @@ extension Operation {
         case .readContent:
             OperationDescription(
                 "Fetch the file or body that a job received, or the response that rejected an upload",
-                ["Follow", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
+                ["Follow", "PreferRedirect", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
                 .init(200, "The whole content.", bytes, contentHeaders + ["Digest"]),
                 .init(206, "The range.", bytes, contentHeaders + ["Content-Range"]),
-                .unchanged, problems: [409, 416])
+                .unchanged,
+                .init(
+                    307, "The content is at the address in Location.", nil,
+                    ["Location", "Preference-Applied"]), problems: [409, 410, 416])
         case .readAttempts:
             OperationDescription(
                 "List a job's attempts with the timings of every request", [], nil,

@@ -176,6 +176,10 @@ let parameters: [Parameter] = [
     Parameter(
         "Prefer", "Prefer", .header, String.shownSchema + [.examples("wait=30")],
         "wait=N delays the response until the job is terminal or N seconds have passed, at most 60."),
+    Parameter(
+        "PreferRedirect", "Prefer", .header, String.shownSchema + [.examples("redirect")],
+        "redirect: where the content is in an object store, the response is 307 with an address at which it "
+            + "can be fetched without a key for 15 minutes. Otherwise the bytes are sent."),
     header(
         "Traceparent", "traceparent",
         "Trace of the client (W3C Trace Context). Without a valid value a new trace begins. tracestate is "
@@ -237,7 +241,7 @@ let responseHeaders: [(name: String, text: String, schema: [JSON.Member], isRequ
         String.shownSchema, true
     ),
     ("ETag", "Version of the object or content.", String.shownSchema, false),
-    ("Location", "Path of the created object.", String.shownSchema, false),
+    ("Location", "Path of the created object, or address of the content.", String.shownSchema, false),
     ("Link", "rel=\"next\" with the URL of the next page, if there is one.", String.shownSchema, false),
     (
         "Preference-Applied", "The preference of the request that was applied.", String.shownSchema, false

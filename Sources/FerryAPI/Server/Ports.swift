@@ -58,12 +58,20 @@ package protocol OpenContent: ReadableContent {
     /// Returns a descriptor of the regular file that has the bytes, which the caller owns and closes; `nil`
     /// if there is no such file on this node, or no descriptor is left.
     func file() -> Int32?
+    /// Returns a URL at which whoever has it gets the bytes for a while, with these fields of the response;
+    /// `nil` if there is none.
+    func presignedURL(mediaType: String, disposition: String) -> String?
+}
+
+extension OpenContent {
+    package func presignedURL(mediaType: String, disposition: String) -> String? { nil }
 }
 
 /// Maximum of a tenant's requests that wait while files are compared with their digests.
 package let contentWaiterCountMax = 64
 
 /// Opens the content of a succeeded job. `notFound` if it does not exist any more or is another one;
+/// `contentMissing` if the content store has lost it;
 /// `overloaded` if too many requests wait for the comparison with its digest; `unavailable` if its place does
 /// not answer.
 package protocol ContentStore: Sendable {

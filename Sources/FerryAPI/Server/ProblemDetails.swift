@@ -10,6 +10,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case unauthorized, forbidden
     case notFound = "not_found"
     case noContent = "no_content"
+    case contentMissing = "content_missing"
     case methodNotAllowed = "method_not_allowed"
     case idempotencyKeyInProgress = "idempotency_key_in_progress"
     case invalidState = "invalid_state"
@@ -66,6 +67,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
             .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadMissing, .uploadIncomplete,
             .uploadSuperseded, .offsetMismatch:
             409
+        case .contentMissing: 410
         case .stale, .unsupportedVersion: 412
         case .bodyTooLarge, .storageQuotaExceeded: 413
         case .unsupportedMediaType: 415
@@ -90,6 +92,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .forbidden: "The key may not do this"
         case .notFound: "No such endpoint or object"
         case .noContent: "The job has no content"
+        case .contentMissing: "The content store has lost the content"
         case .methodNotAllowed: "The method is not allowed here"
         case .idempotencyKeyInProgress: "The first request with this key is not finished"
         case .invalidState: "The job's state does not allow this"
@@ -278,6 +281,10 @@ struct Problem: Error, Sendable {
                 "The tenant's files and bodies have reached its limit of \(byteCountMax) bytes. Delete jobs, "
                     + "or name a path for the file.")
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
+        case .contentMissing:
+            self.init(
+                .contentMissing,
+                "The content store has no longer the object with the content of the job.")
         case .idempotencyKeyReused:
             self.init(
                 .idempotencyKeyReused,

@@ -21,6 +21,13 @@ func preferredWait(_ fields: HTTPFields) -> Double? {
     return nil
 }
 
+/// Whether the client wants the address of a content in place of its bytes (`Prefer: redirect`).
+func prefersRedirect(_ fields: HTTPFields) -> Bool {
+    fields.all("Prefer").contains { value in
+        value.split(separator: ",").contains { trimmed($0).lowercased() == "redirect" }
+    }
+}
+
 extension RequestContext {
     /// Returns the request's `Idempotency-Key` with its tenant and the fingerprint of the request, or `nil`
     /// without the field. The fingerprint ignores the order of members, white space and escapes of the body.

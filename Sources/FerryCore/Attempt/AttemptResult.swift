@@ -87,6 +87,7 @@ public final class AttemptResult: Sendable {
         if let rejected, rejected.size > 0 {
             var response = response
             response?.content = .init(size: rejected.size, sha256: rejected.sha256)
+            if case .object? = rejected.location { response?.contentLocation = rejected.location }
             (self.response, self.rejectedBody) = (response, rejected.body)
         } else {
             (self.response, self.rejectedBody) = (response, rejectedBody)

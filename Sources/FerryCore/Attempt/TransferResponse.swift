@@ -16,6 +16,8 @@ public struct TransferResponse: Sendable, Equatable {
     public var bodyExcerpt: String?
     /// The kept body of a response that rejects an upload, or `nil` if none is kept.
     public var content: TransferResult.Content?
+    /// Location of that body, if it is in neither the record nor a managed file.
+    public var contentLocation: ContentLocation?
 
     /// Creates an empty response, whose fields are read then.
     public init() {}
@@ -68,6 +70,7 @@ extension TransferResponse: SealedFields {
             "content", &content, NoRule(),
             "Only of a failed upload whose response had a body that is kept: GET /v1/jobs/{id}/content "
                 + "returns the body.")
+        visitor.stored("content_location", &contentLocation, NoRule())
     }
 
     public var secretMembers: [JSON.Member] {

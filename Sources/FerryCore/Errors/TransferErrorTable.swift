@@ -45,7 +45,7 @@ extension TransferError.Code {
         case .digestMismatch, .destinationExists, .destinationInvalid: [.finishing]
         case .sourceNotFound: [.sending]
         case .sourceChanged: [.sending, .receiving]
-        case .storageUnavailable: [.finishing]
+        case .storageUnavailable: [.sending, .finishing]
         case .storageFailed: [.sending, .finishing]
         case .blockedAddress: [.connecting, .waiting]
         case .requestNotRepeatable: [.connecting, .sending, .waiting, .receiving]

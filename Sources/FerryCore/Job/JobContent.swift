@@ -20,6 +20,11 @@ public struct JobContent: Sendable {
     /// File name for the client.
     public let fileName: String
 
+    /// Location of the bytes; `nil` if they are in the record.
+    public var location: ContentLocation? {
+        if case .stored(let location) = place { location } else { nil }
+    }
+
     /// Reads a record; `nil` if the job has not ended or has left nothing, as an upload does whose response
     /// had no body.
     public init?(_ job: JobRecord) {
@@ -33,8 +38,9 @@ public struct JobContent: Sendable {
         guard let kept else { return nil }
         (size, sha256, file) = (kept.size, kept.sha256, result?.file)
         mediaType = result?.parts.map(\.mimeType) ?? response?.mediaType
-        // A response that has rejected an upload, if it is too long for the record, is in a managed file.
-        let location = result?.location ?? .managedFile
+        // A response that has rejected an upload, if it is too long for the record, is in a managed file or
+        // an object.
+        let location = result?.location ?? response?.contentLocation ?? .managedFile
         let name = location.path.flatMap { $0.split(separator: "/").last.map(String.init) }
         fileName = name ?? response?.suggestedFilename ?? job.id.description
         place = job.body.map { .body($0) } ?? .stored(location)

@@ -147,7 +147,7 @@ public struct WaitingReason: ShownObject, Equatable {
     private static func disk(_ job: JobRecord) -> (Code, String)? {
         switch job.error?.code.choice {
         case .storageFull: (.storageLow, "has no room")
-        case .storageUnavailable: (.storageUnavailable, "cannot be written to")
+        case .storageUnavailable: (.storageUnavailable, "cannot be used")
         default: nil
         }
     }
@@ -156,7 +156,7 @@ public struct WaitingReason: ShownObject, Equatable {
         if waitingFor == .retry, let (code, problem) = Self.disk(job) {
             self.init(
                 code,
-                "The disk that its file goes to \(problem); it looks again at next_attempt_at, and uses up "
+                "The storage of its file \(problem); it looks again at next_attempt_at, and uses up "
                     + "no attempt.", nextCheckAt: job.nextAttemptAt)
             return
         }

@@ -5,14 +5,20 @@ public enum ContentLocation: Sendable, Equatable {
     case managedFile
     /// A file at a path below the tenant's storage root.
     case namedFile(path: String)
+    /// An object in the bucket of the content store, in place of a managed file. The key is below the prefix
+    /// of the cluster.
+    case object(key: String)
 
     /// Path below the tenant's storage root; `nil` if the job names none.
     public var path: String? {
         switch self {
         case .namedFile(let path): path
-        case .managedFile: nil
+        case .managedFile, .object: nil
         }
     }
+
+    /// Whether Ferry has chosen the name: the bytes go with their job, and count as stored by its tenant.
+    public var isManaged: Bool { path == nil }
 }
 
 extension ContentLocation {
@@ -20,6 +26,8 @@ extension ContentLocation {
     init?(_ json: JSON) {
         if let path = json["path"]?.string {
             self = .namedFile(path: path)
+        } else if let key = json["object"]?.string {
+            self = .object(key: key)
         } else if json["managed"]?.bool == true {
             self = .managedFile
         } else {
@@ -33,6 +41,7 @@ extension ContentLocation {
         switch self {
         case .managedFile: writer.member("managed", true)
         case .namedFile(let path): writer.member("path", path)
+        case .object(let key): writer.member("object", key)
         }
         writer.endObject()
     }

@@ -64,6 +64,8 @@ public enum StoreError: Error, Sendable, Equatable {
     case uploadIncomplete
     /// A retry has a unique key that this job has.
     case uniqueKeyTaken(JobID)
+    /// The content store has no longer the content of a job.
+    case contentMissing
     /// A defect; the log has details.
     case failed
 

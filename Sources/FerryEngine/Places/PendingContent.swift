@@ -2,7 +2,7 @@ import FerryCore
 
 /// Bytes that have come whole, and that their place can commit: from then on they are the content at their
 /// location. `Publication` calls the functions in their order, each at most once, on a thread of the place
-/// that may block. After `commit`, `putAside` or `abort` the content must not be used otherwise.
+/// that may block. Bytes for the content store are only verified, sent, and put aside or removed. After `commit`, `putAside` or `abort` the content must not be used otherwise.
 protocol PendingContent: AnyObject, Sendable {
     /// Number of bytes.
     var byteCount: Int64 { get }
@@ -21,6 +21,8 @@ protocol PendingContent: AnyObject, Sendable {
     func commit() throws(TransferError) -> CommittedContent
     /// Brings to stable storage that the content is at its location. After `commit`.
     func syncLocation(_ batch: CommitBatch) throws(TransferError)
+    /// The bytes, for the content store: where they are before `store`. After `finishHashing`.
+    var bytesToSend: ContentUpload.Bytes { get }
     /// Reads the bytes back, for a short result. Throws if not all can be read.
     func contents() throws(TransferError) -> [UInt8]
     /// Leaves the bytes to a later attempt. Returns `nil`, and removes them, if that is not possible.

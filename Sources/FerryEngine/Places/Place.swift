@@ -12,8 +12,8 @@ protocol Place: Sendable {
     /// Opens a content at its location. Throws `source_not_found` or `storage_failed`.
     func source(of content: PlacedContent) throws(TransferError) -> any ByteSource
     /// Removes the content of a deleted job, if the place keeps it under a name that Ferry has chosen.
-    /// Returns at once.
-    func removeContent(of job: JobID)
+    /// Returns at once. `location`: `nil` if the job has left no content.
+    func removeContent(of job: JobID, at location: ContentLocation?)
     /// Removes what the attempts of a deleted job have left here. Returns at once.
     func forget(_ point: ResumePoint)
     /// Removes what the attempts of these finished jobs have left beside their contents. Returns at once.

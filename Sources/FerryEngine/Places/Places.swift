@@ -7,15 +7,18 @@ package struct Places: Sendable {
     let fileThreads: FileThreadPool
     /// The disks of this node, whose free space the whole service watches.
     let localFiles: LocalFiles
+    /// The content store, if its contents are objects; `nil` if they are managed files.
+    package let objects: ContentObjects?
     let all: [any Place]
     /// The files of staged uploads on this node.
     package let uploads: StagedUploads
 
-    /// Starts the file threads.
-    package init(_ configuration: EngineConfiguration, logger: Logger) {
+    /// Starts the file threads. `objects`: stopped with the places.
+    package init(_ configuration: EngineConfiguration, objects: ContentObjects? = nil, logger: Logger) {
         fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
         localFiles = LocalFiles(configuration, fileThreads, logger)
-        all = [localFiles]
+        self.objects = objects
+        all = [localFiles as any Place] + (objects.map { [$0] } ?? [])
         uploads = StagedUploads(configuration.uploadsDirectory, fileThreads, localFiles)
     }
 
@@ -35,7 +38,14 @@ package struct Places: Sendable {
             of: PlacedContent(location: location, job: attempt.job, tenant: attempt.tenant))
     }
 
-    /// Opens the content that a job has left at a location. Blocks. Throws `source_changed` if it is known to
+    /// Returns where the content of an attempt goes in the content store; `nil` if it is to be a file.
+    func object(for attempt: Attempt) -> Publication.ObjectTarget? {
+        guard let objects, attempt.spec.contentLocation.isManaged else { return nil }
+        return .init(
+            objects: objects, key: ContentObjects.key(for: attempt), fileThreads: fileThreads)
+    }
+
+    /// Opens the content that a job has left at a location, which is no object. Blocks. Throws `source_changed` if it is known to
     /// be another one, `source_not_found` if there is none, and `storage_failed`.
     package func open(
         _ content: JobContent, at location: ContentLocation, of job: JobID, tenant: String
@@ -49,9 +59,9 @@ package struct Places: Sendable {
     }
 
     /// Removes the content of a deleted job, if a place keeps it under a name that Ferry has chosen. Returns
-    /// at once.
-    package func removeContent(of job: JobID) {
-        for place in all { place.removeContent(of: job) }
+    /// at once. `location`: `nil` if the job has left no content.
+    package func removeContent(of job: JobID, at location: ContentLocation?) {
+        for place in all { place.removeContent(of: job, at: location) }
     }
 
     /// Ends the work of the places, and their threads. Returns how many threads hang.

@@ -7,11 +7,14 @@ import Synchronization
 ///
 /// The order is fixed: the bytes are verified, the bytes are on stable storage, the lease is still held and
 /// the publication not revoked, the content is committed, its location is on stable storage, the result is
-/// reported.
+/// reported. The content store has the whole object before the lease is looked at: its key is new, so that
+/// nothing refers to the object before the result does.
 final class Publication: Sendable {
     enum Outcome: Sendable {
         case stored(TransferResult)
         case failed(TransferError)
+        /// The content store cannot take the bytes for now; those that are left to a later attempt, if any.
+        case postponed(TransferError, PartialDownload?)
         /// Revoked before the content was committed; the bytes that are left to a later attempt, if any.
         case revoked(PartialDownload?)
     }
@@ -24,6 +27,8 @@ final class Publication: Sendable {
         /// are removed there.
         let isInline: Bool
         let syncs: Bool
+        /// Where the content goes; `nil` for its place.
+        let object: ObjectTarget?
         /// Whether this node still holds the attempt's lease. Called right before the content is committed.
         let holdsLease: @Sendable () -> Bool
         let loop: CurlLoop
@@ -31,6 +36,14 @@ final class Publication: Sendable {
         let report: @Sendable (TransferResult) -> Void
         /// Called on the loop's thread, after `report` if that was called.
         let deliver: @Sendable (CurlMulti, Outcome) -> Void
+    }
+
+    /// An object of the content store that does not exist yet.
+    struct ObjectTarget: Sendable {
+        let objects: ContentObjects
+        let key: String
+        let stop = StopSignal()
+        let fileThreads: FileThreadPool
     }
 
     private enum State: Int { case open, revoked, publishing }
@@ -45,7 +58,10 @@ final class Publication: Sendable {
     func revoke() -> Bool {
         let (exchanged, found) = state.compareExchange(
             expected: State.open.rawValue, desired: State.revoked.rawValue, ordering: .sequentiallyConsistent)
-        if exchanged { plan.content.stopHashing() }
+        if exchanged {
+            plan.content.stopHashing()
+            plan.object?.stop.set()
+        }
         return exchanged || found == State.revoked.rawValue
     }
 
@@ -78,7 +94,11 @@ final class Publication: Sendable {
                     outcomes.append((publication, .revoked(publication.putAside())))
                     continue
                 }
-                verified.append((publication, sha256))
+                if let object = publication.plan.object {
+                    publication.send(sha256, to: object)
+                } else {
+                    verified.append((publication, sha256))
+                }
             } catch {
                 publication.plan.content.abort()
                 outcomes.append((publication, .failed(error)))
@@ -154,8 +174,46 @@ final class Publication: Sendable {
         }
         guard !isRevoked else { return nil }
         let sha256 = try plan.digests.finish()
-        try plan.content.store()
+        if plan.object == nil { try plan.content.store() }
         return sha256
+    }
+
+    // MARK: The content store
+
+    /// Passes the verified bytes to the content store.
+    private func send(_ sha256: String, to object: ObjectTarget) {
+        let content = plan.content
+        let upload = ContentUpload(
+            bytes: content.bytesToSend, byteCount: content.byteCount, sha256: sha256, key: object.key,
+            stop: object.stop)
+        object.objects.store(upload) { [self] error in
+            object.fileThreads.send(.run { [self] in Self.deliver([(self, sent(sha256, object, error))]) })
+        }
+    }
+
+    /// Decides what follows the request to the content store, and removes the bytes at their place.
+    private func sent(_ sha256: String, _ object: ObjectTarget, _ error: TransferError?) -> Outcome {
+        if let error {
+            if isRevoked { return .revoked(putAside()) }
+            guard error.isRetryable else {
+                plan.content.abort()
+                return .failed(error)
+            }
+            return .postponed(error, putAside())
+        }
+        guard plan.holdsLease() else {
+            object.objects.remove(object.key)
+            return .postponed(.lostTouch, putAside())
+        }
+        guard settle() else {
+            object.objects.remove(object.key)
+            return .revoked(putAside())
+        }
+        let byteCount = plan.content.byteCount
+        plan.content.abort()
+        return .stored(
+            TransferResult(
+                location: .object(key: object.key), size: byteCount, sha256: sha256, verified: plan.verified))
     }
 
     /// Reads back the bytes of an inline result.
@@ -183,10 +241,7 @@ final class Publication: Sendable {
         }
         guard plan.holdsLease() else {
             _ = putAside()
-            return .failed(
-                TransferError(
-                    .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
-            )
+            return .failed(.lostTouch)
         }
         guard settle() else { return .revoked(putAside()) }
         do throws(TransferError) {
@@ -216,10 +271,11 @@ extension EngineLoop {
         isInline: Bool = false, isRejection: Bool = false
     ) -> Publication {
         let (state, context, key) = (state, context, AttemptKey(ended.attempt))
+        let object = isInline ? nil : context.places.object(for: ended.attempt)
         return Publication(
             Publication.Plan(
                 content: content, digests: digests, verified: verified, isInline: isInline,
-                syncs: context.syncs,
+                syncs: context.syncs, object: object,
                 holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) }, loop: loop,
                 report: { result in
                     var result = sent?.keeping(result) ?? result
@@ -234,10 +290,18 @@ extension EngineLoop {
                     switch outcome {
                     case .stored: state.handle(.published, for: key)
                     case .failed(let error): state.handle(.storageFailed(error), for: key)
+                    case .postponed(let error, let bytes):
+                        state.putAside(bytes, for: key)
+                        state.handle(.placeLost(error), for: key)
                     case .revoked(let bytes):
                         state.putAside(bytes, for: key)
                         state.handle(.revoked, for: key)
                     }
                 }))
     }
+}
+
+extension TransferError {
+    fileprivate static let lostTouch = TransferError(
+        .nodeLost, "The node lost touch with the database.", phase: .finishing, isRetryable: true)
 }

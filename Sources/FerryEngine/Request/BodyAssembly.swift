@@ -38,6 +38,8 @@ struct BodyAssembly: Sendable {
     private let attempt: Attempt
     private let context: EngineContext
     private let hashing: Hashing
+    /// Ends the copying of contents from the content store.
+    private let fetching = StopSignal()
 
     /// `nil` if the body needs no assembly.
     init?(_ attempt: Attempt, _ context: EngineContext) {
@@ -50,30 +52,39 @@ struct BodyAssembly: Sendable {
     /// Assembles the body. `reply` is called once, on a thread that must not block.
     func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
         findSources { found in
-            context.fileThreads.send(
-                .run {
-                    var unverified: [UnverifiedFile] = []
-                    do throws(TransferError) {
-                        let contents = try contents(try found.get(), &unverified)
-                        settle(unverified[...]) { error in
-                            guard let error else { return reply(.success(contents)) }
-                            reply(.failure(.failed(error)))
-                        }
-                    } catch {
-                        // If the lookup itself failed, no job was found.
-                        reply(.failure(failure(error, (try? found.get()) ?? Found())))
+            fetchObjects(found) { found in
+                var unverified: [UnverifiedFile] = []
+                do throws(TransferError) {
+                    let contents = try contents(try found.get(), &unverified)
+                    settle(unverified[...]) { error in
+                        guard let error else { return reply(.success(contents)) }
+                        reply(.failure(.failed(error)))
                     }
-                })
+                } catch {
+                    // If the lookup itself failed, no job was found.
+                    reply(.failure(failure(error, (try? found.get()) ?? Found())))
+                }
+            }
         }
     }
 
-    /// Makes the assembly end: hashing stops, and `reply` is called soon.
-    func stop() { hashing.stop() }
+    /// Makes the assembly end: hashing and copying stop, and `reply` is called soon.
+    func stop() {
+        hashing.stop()
+        fetching.set()
+    }
 
     private struct Source {
         let content: JobContent
         /// The node that has fetched it.
         let node: NodeID?
+        /// A copy of its bytes, if they are in the content store.
+        var copy: FetchedObject?
+
+        /// Key of its bytes in the content store; `nil` if they are not there.
+        var key: String? {
+            if case .stored(.object(let key)) = content.place { key } else { nil }
+        }
     }
     /// The jobs and the uploads that the body refers to.
     private struct Found {
@@ -172,6 +183,37 @@ struct BodyAssembly: Sendable {
         TransferError(.sourceNotFound, message, phase: .sending, isRetryable: false)
     }
 
+    // MARK: On a thread of the content store
+
+    /// Copies contents that are in the content store to files without names, which are sent as others are.
+    /// `done` is called on a file thread.
+    private func fetchObjects(
+        _ result: Result<Found, TransferError>,
+        _ done: @escaping @Sendable (Result<Found, TransferError>) -> Void
+    ) {
+        let finish = { @Sendable (result: Result<Found, TransferError>) in
+            context.fileThreads.send(.run { done(result) })
+        }
+        guard case .success(let found) = result, found.jobs.values.contains(where: { $0.key != nil }) else {
+            return finish(result)
+        }
+        guard let objects = context.places.objects else { return finish(.failure(.noContentStore)) }
+        objects.run {
+            var found = found
+            do throws(TransferError) {
+                for (job, source) in found.jobs {
+                    guard let key = source.key else { continue }
+                    let file = try context.places.localFiles.unnamedFile(expecting: source.content.size)
+                    try objects.fetch(key, byteCount: source.content.size, into: file, fetching)
+                    found.jobs[job]?.copy = FetchedObject(file, key: key, byteCount: source.content.size)
+                }
+                finish(.success(found))
+            } catch {
+                finish(.failure(error))
+            }
+        }
+    }
+
     // MARK: On a file thread
 
     /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
@@ -200,10 +242,10 @@ struct BodyAssembly: Sendable {
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
             if case .upload(let upload)? = attempt.spec.source { return try uploaded(found.upload(upload)) }
-            guard case .job(let job)? = attempt.spec.source, let content = found.jobs[job]?.content else {
+            guard case .job(let job)? = attempt.spec.source, let source = found.jobs[job] else {
                 throw Self.missing("The job names no source.")
             }
-            let piece = try piece(of: job, content, &unverified)
+            let (content, piece) = (source.content, try piece(of: job, source, &unverified))
             var contents = BodyContents([piece], subject: isUpload ? 0 : nil)
             contents.contentType = content.mediaType
             contents.integrity = content.integrity
@@ -242,11 +284,11 @@ struct BodyAssembly: Sendable {
         switch part.source {
         case .path(let path): return make(.source(try context.places.source(path, of: attempt)), nil, nil)
         case .job(let job):
-            guard let content = found.jobs[job]?.content else {
+            guard let source = found.jobs[job] else {
                 throw Self.missing("The source's job does not exist.")
             }
-            let type = content.mediaType ?? "application/octet-stream"
-            return make(try piece(of: job, content, &unverified), content.fileName, type)
+            let type = source.content.mediaType ?? "application/octet-stream"
+            return make(try piece(of: job, source, &unverified), source.content.fileName, type)
         case .upload(let reference):
             let upload = try found.upload(reference)
             let type = upload.fields.contentType ?? "application/octet-stream"
@@ -271,7 +313,7 @@ struct BodyAssembly: Sendable {
         // Why a file cannot be sent from here does not matter: another node has it.
         let owners =
             found.jobs.filter { job, source in
-                (try? piece(of: job, source.content, &unverified)) == nil
+                source.key == nil && (try? piece(of: job, source, &unverified)) == nil
             }.map(\.value.node) + found.uploads.values.map(\.node)
         for node in owners.compactMap(\.self) where node != own {
             switch attempt.home {
@@ -288,8 +330,10 @@ struct BodyAssembly: Sendable {
     }
 
     private func piece(
-        of job: JobID, _ content: JobContent, _ unverified: inout [UnverifiedFile]
+        of job: JobID, _ source: Source, _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> BodyContents.Piece {
+        if let copy = source.copy { return .source(copy) }
+        let content = source.content
         let location: ContentLocation
         switch content.place {
         case .body(let bytes): return .bytes(bytes)

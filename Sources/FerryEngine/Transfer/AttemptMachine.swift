@@ -58,8 +58,9 @@ package struct AttemptMachine: Sendable {
         case fetchAgain
         /// The publication was stopped before the file got its name.
         case revoked
-        /// A file thread has been blocked for so long that the attempt gives up.
-        case diskTimedOut(TransferError)
+        /// The place of the content cannot be used for now: a file thread has been blocked for so long that
+        /// the attempt gives up, or the content store does not take the bytes. What has come is kept.
+        case placeLost(TransferError)
         /// The attempt has to end, for a client or for the store.
         case stop(AttemptStop)
         /// The next request goes to a host that may not be used now; the job waits for it.
@@ -192,7 +193,7 @@ package struct AttemptMachine: Sendable {
             return [.start(fresh: false)]
         case .preparationFailed(let error):
             return stop.map { end($0) } ?? failKeeping(error)
-        case .diskTimedOut(let error):
+        case .placeLost(let error):
             return [.endPreparation] + (stop.map { end($0) } ?? failKeeping(error))
         case .stop(let how): return endPreparation(.asked(how))
         case .release: return endPreparation(stop ?? .released)
@@ -205,7 +206,7 @@ package struct AttemptMachine: Sendable {
 
     private mutating func whileChecking(_ event: Event) -> [Action] {
         switch event {
-        case .prepared, .preparationFailed, .diskTimedOut: return whilePreparing(event, nil)
+        case .prepared, .preparationFailed, .placeLost: return whilePreparing(event, nil)
         case .stop(let how): return end(.asked(how))
         case .release: return end(.released)
         case .timedOut(let error): return end(.timedOut(error))
@@ -230,7 +231,7 @@ package struct AttemptMachine: Sendable {
             return rejectWithoutBody(verdict) ?? [.stopTransfer] + conclude(verdict, nil)
         case .bodyRefused(let error), .timedOut(let error):
             return rejectWithoutBody(verdict) ?? fail(error, after: [.stopTransfer])
-        case .diskTimedOut(let error):
+        case .placeLost(let error):
             return failKeeping(error, after: [.stopTransfer])
         case .transferEnded(let failure):
             guard let verdict else { return endedWithoutHead(failure) }
@@ -321,7 +322,7 @@ package struct AttemptMachine: Sendable {
         // Without the body of its response, an upload is rejected all the same.
         case .storageFailed(let error):
             return stop.map { end($0) } ?? rejection.map { end($0, keepsBytes: false) } ?? fail(error)
-        case .diskTimedOut(let error):
+        case .placeLost(let error):
             return stop.map { end($0) } ?? rejection.map { end($0, keepsBytes: false) } ?? failKeeping(error)
         case .fetchAgain:
             if let stop { return end(stop) }

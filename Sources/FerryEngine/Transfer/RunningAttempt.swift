@@ -91,7 +91,13 @@ final class RunningAttempt {
     }
 
     func handle(_ event: AttemptMachine.Event) {
-        guard let event = exchanges.revise(event) else { return }
+        guard var event = exchanges.revise(event) else { return }
+        // No request is sent for bytes that would have no place.
+        if case .prepared = event, attempt.spec.storesFile, attempt.spec.storesBytes,
+            let objects = context.places.objects, !objects.isAvailable
+        {
+            event = .preparationFailed(.contentStoreUnavailable)
+        }
         for action in machine.handle(event) { perform(action) }
     }
 
@@ -222,7 +228,7 @@ final class RunningAttempt {
     private func giveUpOnDisk(_ error: TransferError) {
         if let outcome = awaitedOutcome { return report(outcome, partial: nil) }
         guard publication?.revoke() ?? true else { return }
-        handle(.diskTimedOut(error))
+        handle(.placeLost(error))
     }
 
     // MARK: Time

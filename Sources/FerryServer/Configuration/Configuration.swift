@@ -93,6 +93,11 @@ package struct Configuration: Sendable {
     package var retentionSeconds: Double
     /// Bytes of a staged upload at most; `nil` for no limit.
     package var uploadByteCountMax: Int64?
+    package var contentStore: ContentStoreSetting
+    /// Key for the bucket of the content store.
+    package var contentStoreAccessKeyID: String?
+    package var contentStoreSecretAccessKey: String?
+    package var contentStoreSessionToken: String?
     /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
@@ -154,6 +159,16 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_STORAGE_TIMEOUT", "seconds without an answer of the disk after which its attempts end",
             "120"),
+        Setting(
+            "FERRY_CONTENT_STORE",
+            "where results without a destination are: file:, file:/directory, or "
+                + "s3://bucket/prefix?endpoint=URL&region=NAME", "file:"),
+        Setting("FERRY_CONTENT_STORE_ACCESS_KEY_ID", "key for the bucket of FERRY_CONTENT_STORE", ""),
+        Setting(
+            "FERRY_CONTENT_STORE_SECRET_ACCESS_KEY", "secret of that key", "", isSecret: true),
+        Setting(
+            "FERRY_CONTENT_STORE_SESSION_TOKEN", "session token of that key, if it is a temporary one", "",
+            isSecret: true),
         Setting("FERRY_UPLOAD_MAX_BYTES", "bytes of one staged upload, 0 for no limit", "0"),
         Setting("FERRY_LOW_SPEED_LIMIT", "bytes a second below which a connection is given up", ""),
         Setting("FERRY_LOW_SPEED_TIME", "seconds below FERRY_LOW_SPEED_LIMIT until it is given up", ""),
@@ -221,6 +236,10 @@ extension Configuration {
         proxy = try Self.proxy(source["FERRY_PROXY"], exceptions: read.value("FERRY_NO_PROXY"))
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
+        contentStore = try Self.contentStore(read.value("FERRY_CONTENT_STORE"))
+        contentStoreAccessKeyID = source["FERRY_CONTENT_STORE_ACCESS_KEY_ID"]
+        contentStoreSecretAccessKey = source["FERRY_CONTENT_STORE_SECRET_ACCESS_KEY"]
+        contentStoreSessionToken = source["FERRY_CONTENT_STORE_SESSION_TOKEN"]
         let uploadBytes = Int64(try read.integer("FERRY_UPLOAD_MAX_BYTES", 0...(1 << 53)))
         uploadByteCountMax = uploadBytes == 0 ? nil : uploadBytes
         storageTimeout = try read.number("FERRY_STORAGE_TIMEOUT", 12...86_400)
@@ -276,6 +295,14 @@ extension Configuration {
             throw Failure(
                 description: "FERRY_S3_CREDENTIALS_ALLOW: \(error.text) is not TENANT:BUCKET, or "
                     + "TENANT:BUCKET@URL with the URL of a store.")
+        }
+    }
+
+    private static func contentStore(_ text: String) throws(Failure) -> ContentStoreSetting {
+        do throws(ContentBucket.Invalid) {
+            return try ContentStoreSetting(text)
+        } catch {
+            throw Failure(description: "FERRY_CONTENT_STORE: \(error.message)")
         }
     }
 
@@ -336,6 +363,11 @@ extension Configuration {
             throw Failure(
                 description:
                     "FERRY_SECRET_KEY is too short: use at least 16 random characters.")
+        }
+        if (contentStoreAccessKeyID == nil) != (contentStoreSecretAccessKey == nil) {
+            throw Failure(
+                description: "FERRY_CONTENT_STORE_ACCESS_KEY_ID and FERRY_CONTENT_STORE_SECRET_ACCESS_KEY "
+                    + "are set together or not at all.")
         }
         guard !roles.isEmpty else { throw Failure(description: "FERRY_ROLES contains no role.") }
     }

@@ -21,10 +21,11 @@ struct StoragePaths: Sendable {
         storageRoot = configuration.storageRoot
         tenantStorageRoot = configuration.tenantStorageRoot
         dataDirectory = configuration.dataDirectory
+        managedFiles = configuration.contentStore.directory ?? dataDirectory + "/results"
     }
 
     /// Directory of the results of jobs without a destination.
-    var managedFiles: String { dataDirectory + "/results" }
+    let managedFiles: String
 
     /// Directory of staged uploads.
     var uploads: String { dataDirectory + "/uploads" }

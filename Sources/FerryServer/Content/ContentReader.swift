@@ -41,6 +41,16 @@ final class ContentReader: ContentStore {
         guard let content = JobContent(job), case .stored(let location) = content.place else {
             return reply(.failure(.notFound))
         }
+        if case .object(let key) = location {
+            guard let objects = places.objects else { return reply(.failure(.unavailable)) }
+            return objects.open(key, byteCount: content.size) { result in
+                switch result {
+                case .success(let reader): reply(.success(ObjectContent(reader, key, objects)))
+                case .failure(let error):
+                    reply(.failure(error.code == .sourceNotFound ? .contentMissing : .unavailable))
+                }
+            }
+        }
         do throws(TransferError) {
             let opened = try places.open(content, at: location, of: job.id, tenant: job.tenant)
             guard !opened.isKnown else { return reply(.success(opened)) }
@@ -52,6 +62,41 @@ final class ContentReader: ContentStore {
             verifier.verify(request)
         } catch {
             reply(.failure(error.isRetryable ? .unavailable : .notFound))
+        }
+    }
+}
+
+/// A content in the content store, open for reading.
+private final class ObjectContent: OpenContent {
+    private let reader: ObjectReader
+    private let objectKey: String
+    private let objects: ContentObjects
+
+    init(_ reader: ObjectReader, _ key: String, _ objects: ContentObjects) {
+        (self.reader, objectKey, self.objects) = (reader, key, objects)
+    }
+
+    var key: FollowedContentKey? { nil }
+    var byteCount: Int64 { reader.byteCount }
+    func file() -> Int32? { nil }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead {
+        ContentRead(reader.read(into: buffer, at: offset))
+    }
+
+    func whenReadable(_ body: @escaping @Sendable () -> Void) { reader.whenReadable(body) }
+
+    func presignedURL(mediaType: String, disposition: String) -> String? {
+        objects.presignedURL(of: objectKey, mediaType: mediaType, disposition: disposition)
+    }
+}
+
+extension ContentRead {
+    fileprivate init(_ read: OpenedContent.Read) {
+        switch read {
+        case .bytes(let count): self = .bytes(count)
+        case .none: self = .none
+        case .failed: self = .failed
         }
     }
 }
@@ -70,10 +115,6 @@ extension OpenedContent: OpenContent {
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> ContentRead {
-        switch readBytes(into: buffer, at: offset) {
-        case .bytes(let count): .bytes(count)
-        case .none: .none
-        case .failed: .failed
-        }
+        ContentRead(readBytes(into: buffer, at: offset))
     }
 }

@@ -165,7 +165,8 @@ final class Application: Sendable {
                 AWS_SECRET_ACCESS_KEY, nor one in the shared credentials file. Its requests are not signed.
                 """)
         }
-        let places = Places(engineSettings, logger: logger)
+        let objects = try contentObjects(configuration, bootstrap, clock: clock, logger: logger)
+        let places = Places(engineSettings, objects: objects, logger: logger)
         let engine: Engine? =
             configuration.roles.contains(.worker)
             ? try Engine(
@@ -288,6 +289,19 @@ final class Application: Sendable {
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
         return settings
+    }
+
+    /// `nil` if contents are files of the nodes.
+    private static func contentObjects(
+        _ configuration: Configuration, _ bootstrap: Bootstrap, clock: DatabaseClock, logger: Logger
+    ) throws -> ContentObjects? {
+        guard case .bucket(let text) = configuration.contentStore else { return nil }
+        let settings = ContentObjects.Settings(
+            try ContentBucket(text, cluster: bootstrap.cluster),
+            accessKeyID: configuration.contentStoreAccessKeyID,
+            secretAccessKey: configuration.contentStoreSecretAccessKey ?? "",
+            sessionToken: configuration.contentStoreSessionToken)
+        return try ContentObjects(settings, clock: clock, logger: logger)
     }
 
     private static func makeSweeper(

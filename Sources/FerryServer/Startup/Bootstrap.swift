@@ -9,6 +9,8 @@ import Sys
 /// Values that the first start of a cluster stores in the database, and secrets that are shown once.
 struct Bootstrap: Sendable {
     let webhookSecret: WebhookSecret
+    /// Identifier of the cluster, which is part of the keys of the content store.
+    let cluster: String
 
     /// Checks that this node's key opens the database's secrets, and creates the webhook secret if there is
     /// none. Must be the first access to the database: a node with another key must not change anything.
@@ -23,7 +25,10 @@ struct Bootstrap: Sendable {
                     "This database was set up with another FERRY_SECRET_KEY. Use the key of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
-        return Bootstrap(webhookSecret: try prepareWebhookSecret(configuration, &settings, box: box))
+        let cluster = try settings.keep("cluster", Array(hexEncoded(randomBytes(8)).utf8))
+        return Bootstrap(
+            webhookSecret: try prepareWebhookSecret(configuration, &settings, box: box),
+            cluster: String(decoding: cluster, as: UTF8.self))
     }
 
     private static func prepareWebhookSecret(

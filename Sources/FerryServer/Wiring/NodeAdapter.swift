@@ -67,7 +67,7 @@ struct NodeAdapter: NodeOperations {
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         store.jobCommands.delete(id, tenant: tenant, revision: revision) { result in
             if case .success(let record) = result {
-                places.removeContent(of: id)
+                places.removeContent(of: id, at: JobContent(record)?.location)
                 if let point = ResumePoint(of: record) { engine?.forget(point) }
             }
             reply(result.map { _ in })

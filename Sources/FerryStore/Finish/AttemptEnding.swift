@@ -166,7 +166,7 @@ extension AttemptResult {
     /// another job may continue; `nil` if there are none.
     fileprivate func storedByteCount(of record: JobRecord) -> Int64? {
         var count = Int64(record.body?.count ?? 0)
-        if case .succeeded(let value) = outcome, value.location == .managedFile { count = value.size }
+        if case .succeeded(let value) = outcome, value.location?.isManaged ?? false { count = value.size }
         if record.resumeData != nil, attempt.spec.contentLocation == .managedFile {
             count += partialDownload?.byteCount ?? 0
         }

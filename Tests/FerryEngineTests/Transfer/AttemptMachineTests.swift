@@ -18,7 +18,7 @@ import Testing
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .published, .storageFailed(error), .fetchAgain, .revoked,
-        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release, .diskTimedOut(error),
+        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release, .placeLost(error),
         .putOff(HostHold(origin: "http://a:80", reason: .hostPaused)),
     ]
 
@@ -175,7 +175,7 @@ import Testing
         #expect(Self.run(whole + [.stored(Self.result)]) == ["start", "store", "discard", "failed"])
         #expect(Self.run(whole + [.published]) == ["start", "store", "left"])
         let full = TransferError(.storageFull, "x", phase: .finishing, isRetryable: true)
-        for lost in [AttemptMachine.Event.storageFailed(full), .diskTimedOut(full)] {
+        for lost in [AttemptMachine.Event.storageFailed(full), .placeLost(full)] {
             var machine = AttemptMachine()
             let actions = (whole + [lost]).flatMap { machine.handle($0) }
             #expect(Self.words(actions) == ["start", "store", "discard", "failed"])
@@ -260,16 +260,16 @@ import Testing
     @Test(
         "an attempt that waits too long for a disk fails, or ends as it was asked to before"
     )
-    func diskTimedOut() {
+    func placeLost() {
         let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
-        #expect(Self.run([.diskTimedOut(error), .prepared]) == ["end preparation", "keep", "failed"])
+        #expect(Self.run([.placeLost(error), .prepared]) == ["end preparation", "keep", "failed"])
         let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
         #expect(
-            Self.run(stored + [.diskTimedOut(error), .published]) == ["start", "store", "keep", "failed"])
+            Self.run(stored + [.placeLost(error), .published]) == ["start", "store", "keep", "failed"])
         #expect(
-            Self.run(stored + [.stop(.suspend), .diskTimedOut(error), .revoked])
+            Self.run(stored + [.stop(.suspend), .placeLost(error), .revoked])
                 == ["start", "store", "revoke", "keep", "suspended"])
-        #expect(Self.run(stored + [.published, .diskTimedOut(error)]) == ["start", "store", "left"])
+        #expect(Self.run(stored + [.published, .placeLost(error)]) == ["start", "store", "left"])
     }
 
     @Test("an attempt that only checks its destination ends at once, or starts after the check")
@@ -288,7 +288,7 @@ import Testing
         let error = TransferError(.storageUnavailable, "away", phase: .finishing, isRetryable: true)
         #expect(Self.run([.preparationFailed(error)]) == ["keep", "failed"])
         let body: [AttemptMachine.Event] = [.prepared, .head(.accept)]
-        #expect(Self.run(body + [.diskTimedOut(error)]) == ["start", "stop", "keep", "failed"])
+        #expect(Self.run(body + [.placeLost(error)]) == ["start", "stop", "keep", "failed"])
         // Nobody knows what a write has done that failed.
         #expect(Self.run(body + [.bodyRefused(error)]) == ["start", "stop", "discard", "failed"])
     }

@@ -31,6 +31,13 @@ final class ClaimedFile: @unchecked Sendable {
         }
     }
 
+    /// Throws `storage_full` or `storage_failed`.
+    func write(_ bytes: [UInt8], at offset: Int64) throws(TransferError) {
+        try bytes.withUnsafeBytes { bytes in
+            Result { () throws(TransferError) in try write(bytes, at: offset) }
+        }.get()
+    }
+
     func sync() throws(TransferError) {
         if fdatasync(descriptor) != 0 { throw storageError(errno) }
     }

@@ -96,6 +96,13 @@ final class LocalFileContent: PendingContent {
         }
     }
 
+    var bytesToSend: ContentUpload.Bytes {
+        switch bytes {
+        case .memory(let bytes, _): .memory(bytes)
+        case .file(let file, _): .file(file.descriptor, owner: file)
+        }
+    }
+
     // MARK: Stable storage
 
     func store() throws(TransferError) {

@@ -155,7 +155,8 @@ struct LocalFileOpening {
                 space.noteFull(at: directory)
             }
             if let total { space.needs.note(attempt.job, total) }
-        case .storageUnavailable:
+        // An error without a cause in the operating system is that of the content store.
+        case .storageUnavailable where error.osError != 0:
             // A disk that hangs would block the loop as well.
             if !space.isStalled, let nearestDirectory, !space.isUnavailable(at: nearestDirectory) {
                 return error.ofThisFile

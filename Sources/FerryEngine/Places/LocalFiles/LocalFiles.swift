@@ -38,6 +38,7 @@ final class LocalFiles: Place {
     func keeps(_ location: ContentLocation) -> Bool {
         switch location {
         case .managedFile, .namedFile: true
+        case .object: false
         }
     }
 
@@ -59,7 +60,7 @@ final class LocalFiles: Place {
             content.location.path(of: content.job), below: root, isManaged: content.location == .managedFile)
     }
 
-    func removeContent(of job: JobID) {
+    func removeContent(of job: JobID, at location: ContentLocation?) {
         let path = "\(configuration.managedFilesDirectory)/\(ManagedFiles.path(for: job))"
         // On a file thread: a large file, or a disk that hangs, takes long. If a crash leaves the file, the
         // sweep finds it by its name.
@@ -85,7 +86,7 @@ final class LocalFiles: Place {
     /// Returns the path of the directory that a location is below, and the permissions of what is made there.
     private func root(of location: ContentLocation, _ tenant: String) -> (path: String, modes: FileModes) {
         switch location {
-        case .managedFile: (configuration.managedFilesDirectory, .own)
+        case .managedFile, .object: (configuration.managedFilesDirectory, .own)
         case .namedFile: (configuration.storageRoot(tenant), configuration.fileModes(tenant))
         }
     }

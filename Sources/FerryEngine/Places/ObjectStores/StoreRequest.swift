@@ -157,33 +157,49 @@ extension Hop {
     /// Returns the request that a store's response asks for in place of this one: in another region, or with
     /// the time of the store's clock. `nil` if it asks for none, or has got such a request.
     func corrected(_ head: ResponseHead, for spec: JobSpec, now: Timestamp) -> Hop? {
-        guard let object = spec.storeObject, keepsCredentials, [301, 307, 400, 403].contains(head.status)
+        guard let object = spec.storeObject, keepsCredentials else { return nil }
+        let before = store?.value.correction ?? StoreCorrection()
+        guard
+            let correction = before.corrected(
+                by: head.status, region: head.first("x-amz-bucket-region"), date: head.first("date"),
+                of: object, now: now)
         else { return nil }
-        var correction = store?.value.correction ?? StoreCorrection()
         var next = self
-        let region = object.region(correction)
-        if correction.region == nil,
-            let named = head.first("x-amz-bucket-region"), named != region,
-            JobSpec.StoreObject.isRegion(named), let url = object.url(in: named)
-        {
-            correction.region = named
-            // Only the hosts of Amazon S3 name a region.
-            if object.isInAmazonS3 { next.url = store?.value.request?.url(of: url) ?? url }
-        } else if correction.clockOffset == 0, head.status == 403,
-            let date = head.first("date").flatMap({ Timestamp(httpDate: $0, now: now) }),
-            abs(date - now) > Self.clockOffsetMin
-        {
-            correction.clockOffset = date - now
-        } else {
-            return nil
+        // Only the hosts of Amazon S3 name a region.
+        if correction.region != before.region, object.isInAmazonS3, let url = object.address(correction) {
+            next.url = store?.value.request?.url(of: url) ?? url
         }
         next.store = Boxed(StoreHop(correction: correction, request: store?.value.request))
         return next
     }
+}
 
+extension StoreCorrection {
     /// Seconds by which two clocks differ before a refused signature may be due to them. Stores allow 15
     /// minutes.
     private static let clockOffsetMin = 300.0
+
+    /// Returns these facts with what a store's response tells; `nil` if it asks for no other request, or has
+    /// got such a request. `region`: `x-amz-bucket-region`. `date`: `Date`.
+    func corrected(
+        by status: Int, region named: String?, date: String?, of object: JobSpec.StoreObject, now: Timestamp
+    ) -> StoreCorrection? {
+        guard [301, 307, 400, 403].contains(status) else { return nil }
+        var next = self
+        if region == nil, let named, named != object.region(self), JobSpec.StoreObject.isRegion(named),
+            object.url(in: named) != nil
+        {
+            next.region = named
+        } else if clockOffset == 0, status == 403,
+            let date = date.flatMap({ Timestamp(httpDate: $0, now: now) }),
+            abs(date - now) > Self.clockOffsetMin
+        {
+            next.clockOffset = date - now
+        } else {
+            return nil
+        }
+        return next
+    }
 }
 
 extension AttemptResult {

@@ -11,7 +11,7 @@ struct AccessKey: Sendable, Equatable {
 }
 
 /// Signs requests to an S3-compatible store: Signature Version 4 of AWS for the service `s3`, in header
-/// fields. A pure value.
+/// fields, or in the query of a URL. A pure value.
 ///
 /// Signs the method, the path, the query, `Host` and all `x-amz-*` fields. All other fields may change after
 /// the signature.
@@ -51,18 +51,48 @@ struct StoreSigner: Sendable {
         if let token = credential.sessionToken { added.append(.init("x-amz-security-token", token)) }
         let signed = SignedFields(
             headers.filter { !Self.ownFields.contains($0.name.lowercased()) } + added, host: url)
-        let request = canonicalRequest(method, url, signed, payloadHash)
-        let scope = [String(time.prefix(8)), region, "s3", "aws4_request"]
-        let text = [Self.algorithm, time, scope.joined(separator: "/"), hexEncoded(Digest.of(request))]
-        // Each part of the scope derives the next key.
-        let key = scope.reduce(Array("AWS4\(credential.secretAccessKey)".utf8)) { key, part in
-            hmacSHA256(key: key, message: Array(part.utf8))
-        }
-        let signature = hmacSHA256(key: key, message: Array(text.joined(separator: "\n").utf8))
+        let signature = signature(of: canonicalRequest(method, url, signed, payloadHash), at: time)
         let authorization =
-            "\(Self.algorithm) Credential=\(credential.accessKeyID)/\(scope.joined(separator: "/")), "
-            + "SignedHeaders=\(signed.names), Signature=\(hexEncoded(signature))"
+            "\(Self.algorithm) Credential=\(credential.accessKeyID)/\(scope(at: time)), "
+            + "SignedHeaders=\(signed.names), Signature=\(signature)"
         return added + [.init("Authorization", authorization)]
+    }
+
+    /// Returns the URL of an object with a signature in its query: whoever has it may get the object for so
+    /// many seconds. `query`: percent-encoded parameters; empty for none.
+    func presignedURL(_ url: WebURL, query: String, seconds: Int, at date: Timestamp) -> String? {
+        let time = date.basicText
+        let names = SignedFields([], host: url).names
+        var parameters = query.isEmpty ? [] : [query]
+        parameters += [
+            "X-Amz-Algorithm=\(Self.algorithm)",
+            "X-Amz-Credential=\(percentEncoded("\(credential.accessKeyID)/\(scope(at: time))"))",
+            "X-Amz-Date=\(time)", "X-Amz-Expires=\(seconds)", "X-Amz-SignedHeaders=\(names)",
+        ]
+        if let token = credential.sessionToken {
+            parameters.append("X-Amz-Security-Token=\(percentEncoded(token))")
+        }
+        let text = "\(url.string)?\(parameters.joined(separator: "&"))"
+        // `nil`: the parameters make the URL too long.
+        guard let unsigned = try? WebURL.parse(text) else { return nil }
+        let request = canonicalRequest(
+            "GET", unsigned, SignedFields([], host: url), Self.unsignedPayload)
+        return "\(text)&X-Amz-Signature=\(signature(of: request, at: time))"
+    }
+
+    /// What a signature is good for: the day, the region and the service.
+    private func scope(at time: String) -> String {
+        [String(time.prefix(8)), region, "s3", "aws4_request"].joined(separator: "/")
+    }
+
+    private func signature(of request: [UInt8], at time: String) -> String {
+        let scope = scope(at: time)
+        let text = [Self.algorithm, time, scope, hexEncoded(Digest.of(request))]
+        // Each part of the scope derives the next key.
+        let key = scope.split(separator: "/").reduce(Array("AWS4\(credential.secretAccessKey)".utf8)) {
+            hmacSHA256(key: $0, message: Array($1.utf8))
+        }
+        return hexEncoded(hmacSHA256(key: key, message: Array(text.joined(separator: "\n").utf8)))
     }
 
     private func canonicalRequest(

@@ -20,9 +20,10 @@ struct PartDivision: Sendable, Equatable {
     let partByteCount: Int64
 
     /// Divides an object of so many bytes, always in the same way.
-    init(total: Int64) {
+    /// `byteCount`: bytes of a part, if there are not too many of them.
+    init(total: Int64, atLeast byteCount: Int64 = usualPartByteCount) {
         self.total = total
-        partByteCount = Self.partByteCount(of: total, atLeast: Self.usualPartByteCount)
+        partByteCount = Self.partByteCount(of: total, atLeast: byteCount)
     }
 
     /// Divides what has come of an object into parts of this size. `isWhole`: whether that is all of it; if

@@ -212,15 +212,24 @@ struct PartList: Sendable {
 
     /// The body of `CompleteMultipartUpload`. All parts must be done.
     var completion: [UInt8] {
+        Self.completion(
+            states.map { state in
+                guard case .done(let digests, let tag) = state else { return ("", "") }
+                let checksum = digests.payload.checksum.map { checksum in
+                    let name = checksum.algorithm.element
+                    return "<\(name)>\(Base64.encode(checksum.value))</\(name)>"
+                }
+                return (tag, checksum ?? "")
+            })
+    }
+
+    /// Returns the body of `CompleteMultipartUpload`. `parts`: for each part, in order, its entity tag and
+    /// the element with its checksum, or an empty text.
+    static func completion(_ parts: [(tag: String, checksum: String)]) -> [UInt8] {
         var text = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
-        for (index, state) in states.enumerated() {
-            guard case .done(let digests, let tag) = state else { continue }
-            text += "<Part><PartNumber>\(index + 1)</PartNumber><ETag>\(escaped(tag))</ETag>"
-            if let checksum = digests.payload.checksum {
-                let name = checksum.algorithm.element
-                text += "<\(name)>\(Base64.encode(checksum.value))</\(name)>"
-            }
-            text += "</Part>"
+        for (index, part) in parts.enumerated() {
+            text += "<Part><PartNumber>\(index + 1)</PartNumber><ETag>\(escaped(part.tag))</ETag>"
+            text += "\(part.checksum)</Part>"
         }
         return Array((text + "</CompleteMultipartUpload>").utf8)
     }

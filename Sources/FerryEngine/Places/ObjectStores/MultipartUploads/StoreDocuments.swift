@@ -87,7 +87,8 @@ struct CompletedUpload: Sendable, Equatable {
     }
 }
 
-private func trimmed(_ text: String) -> String {
+/// Returns a text without the white space around it.
+func trimmed(_ text: String) -> String {
     var rest = text[...].unicodeScalars
     while let first = rest.first, first.properties.isWhitespace { rest.removeFirst() }
     while let last = rest.last, last.properties.isWhitespace { rest.removeLast() }

@@ -16,7 +16,7 @@ package struct Places: Sendable {
     /// Starts the file threads. `objects`: stopped with the places.
     package init(_ configuration: EngineConfiguration, objects: ContentObjects? = nil, logger: Logger) {
         fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
-        localFiles = LocalFiles(configuration, fileThreads, logger)
+        localFiles = LocalFiles(configuration, fileThreads, objects: objects, logger)
         self.objects = objects
         all = [localFiles as any Place] + (objects.map { [$0] } ?? [])
         uploads = StagedUploads(configuration.uploadsDirectory, fileThreads, localFiles)

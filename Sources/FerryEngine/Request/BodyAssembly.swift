@@ -198,7 +198,7 @@ struct BodyAssembly: Sendable {
             return finish(result)
         }
         guard let objects = context.places.objects else { return finish(.failure(.noContentStore)) }
-        objects.run {
+        let isTaken = objects.run {
             var found = found
             do throws(TransferError) {
                 for (job, source) in found.jobs {
@@ -212,6 +212,7 @@ struct BodyAssembly: Sendable {
                 finish(.failure(error))
             }
         }
+        if !isTaken { finish(.failure(.contentStoreUnavailable)) }
     }
 
     // MARK: On a file thread

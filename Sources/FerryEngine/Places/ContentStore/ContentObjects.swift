@@ -66,7 +66,8 @@ package final class ContentObjects: Place {
     /// Opens a content for reading. Replies with `source_not_found` if the store has no such object, and with
     /// `storage_unavailable`; at once if the store is known not to answer.
     package func open(
-        _ key: String, byteCount: Int64, reply: @escaping @Sendable (Result<ObjectReader, TransferError>) -> Void
+        _ key: String, byteCount: Int64,
+        reply: @escaping @Sendable (Result<ObjectReader, TransferError>) -> Void
     ) {
         guard isAvailable else { return reply(.failure(.contentStoreUnavailable)) }
         let isTaken = threads.run { [self] in
@@ -151,8 +152,10 @@ package final class ContentObjects: Place {
         }
     }
 
-    /// Does work on a thread of the content store. It may block.
-    func run(_ work: @escaping @Sendable () -> Void) { threads.run(work) }
+    /// Does work on a thread of the content store. It may block. Returns `false`, and drops the work, after
+    /// `stop`.
+    @discardableResult
+    func run(_ work: @escaping @Sendable () -> Void) -> Bool { threads.run(work) }
 
     // MARK: Place
 

@@ -86,7 +86,7 @@ final class ContentUploads: Sendable {
     private func send(_ upload: ContentUpload) throws(TransferError) {
         if upload.byteCount <= Self.partByteCount {
             var request = ContentClient.Request("PUT", upload.key)
-            request.body = try upload.read(0..<upload.byteCount)
+            request.body = try upload.bytes.read(0..<upload.byteCount)
             request.sha256 = upload.sha256
             _ = try answer(request, upload)
         } else {
@@ -107,7 +107,7 @@ final class ContentUploads: Sendable {
             for number in 1...division.count {
                 var part = ContentClient.Request("PUT", upload.key)
                 part.query = "partNumber=\(number)&uploadId=\(percentEncoded(id))"
-                part.body = try upload.read(division.range(of: number))
+                part.body = try upload.bytes.read(division.range(of: number))
                 tags.append(try answer(part, upload).header("etag") ?? "")
             }
             try complete(upload, id, tags)
@@ -150,10 +150,10 @@ final class ContentUploads: Sendable {
     }
 }
 
-extension ContentUpload {
+extension ContentUpload.Bytes {
     /// Returns some of the bytes. Throws `storage_failed`.
-    fileprivate func read(_ range: Range<Int64>) throws(TransferError) -> [UInt8] {
-        switch bytes {
+    func read(_ range: Range<Int64>) throws(TransferError) -> [UInt8] {
+        switch self {
         case .memory(let bytes): return Array(bytes[Int(range.lowerBound)..<Int(range.upperBound)])
         case .file(let descriptor, _):
             var failure: Int32 = 0

@@ -35,6 +35,14 @@ struct ObjectPage: Sendable, Equatable {
         }
         return nil
     }
+
+    /// Leaves out the begin of all keys, and the objects whose keys begin otherwise.
+    mutating func removePrefix(_ prefix: String) {
+        entries = entries.compactMap { entry in
+            guard entry.key.hasPrefix(prefix) else { return nil }
+            return Entry(key: String(entry.key.dropFirst(prefix.count)), modifiedAt: entry.modifiedAt)
+        }
+    }
 }
 
 /// A page of the response to `ListMultipartUploads`.

@@ -14,13 +14,17 @@ struct Destination: Sendable {
     private(set) var attempt: Int32
     /// Whether the service manages the file: only Ferry writes to its directory.
     let isManaged: Bool
+    /// The content store, if it gets the bytes of unfinished downloads that Ferry manages; else `nil`.
+    private(set) var objects: ContentObjects?
 
     /// `root`: the directory that the location is below.
     init(
         root: StorageDirectory, _ location: ContentLocation,
-        ifExists: JobSpec.Destination.IfExists = .replace, of attempt: Attempt
+        ifExists: JobSpec.Destination.IfExists = .replace, of attempt: Attempt,
+        objects: ContentObjects? = nil
     ) {
         self.root = root
+        if location == .managedFile { self.objects = objects }
         (directory, name) = splitPath(location.path(of: attempt.job))
         self.ifExists = ifExists
         self.job = attempt.job

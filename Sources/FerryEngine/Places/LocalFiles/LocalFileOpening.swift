@@ -86,8 +86,24 @@ struct LocalFileOpening {
                     destination.adopt(from: other, identity: identity, withGaps: withGaps)
                 }
                 let found = destination.takeOver(identity: identity, withGaps: withGaps)
-                search.set(found, destination.failure(noting: place.checkedDirectories))
-                onLoop { $0.sinkOpened(key) }
+                let finish = { @Sendable (found: Resumption?, failure: TransferError?) in
+                    search.set(found, failure ?? destination.failure(noting: place.checkedDirectories))
+                    onLoop { $0.sinkOpened(key) }
+                }
+                guard found == nil, let identity, key.number > 1, let objects = destination.objects else {
+                    return finish(found, nil)
+                }
+                // An attempt on another node may have left bytes in the content store.
+                let isTaken = objects.run {
+                    do throws(TransferError) {
+                        try objects.fetchPieces(into: destination, place.space)
+                        let found = destination.takeOver(identity: identity, withGaps: withGaps)
+                        finish(found, nil)
+                    } catch {
+                        finish(nil, error)
+                    }
+                }
+                if !isTaken { finish(nil, .contentStoreUnavailable) }
             })
         return .searching
     }
@@ -195,8 +211,12 @@ struct LocalFileOpening {
         place.fileThreads.send(
             .run { [place] in
                 let kept = file.keep(syncs: place.syncs, ranges: ranges)
-                if let kept { place.keptPartialFiles.add(kept) } else { file.discard() }
-                done(kept?.partialDownload)
+                guard let kept else {
+                    file.discard()
+                    return done(nil)
+                }
+                place.keptPartialFiles.add(kept)
+                file.sendPieces { done(kept.partialDownload) }
             })
     }
 }

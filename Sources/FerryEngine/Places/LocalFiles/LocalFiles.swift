@@ -19,12 +19,18 @@ final class LocalFiles: Place {
     /// Whether a file is on stable storage before its job has succeeded.
     let syncs: Bool
     private let configuration: EngineConfiguration
+    private let objects: ContentObjects?
     private let roots = Mutex<[String: Root]>([:])
     /// Nanoseconds for which a root is used without a look at its path.
     private static let rootCheckInterval: Int64 = 100_000_000
 
-    init(_ configuration: EngineConfiguration, _ fileThreads: FileThreadPool, _ logger: Logger) {
+    /// `objects`: the content store, if it gets the bytes of unfinished downloads.
+    init(
+        _ configuration: EngineConfiguration, _ fileThreads: FileThreadPool, objects: ContentObjects?,
+        _ logger: Logger
+    ) {
         self.configuration = configuration
+        self.objects = objects
         self.fileThreads = fileThreads
         syncs = configuration.fileSync == .full
         space = StorageSpace(
@@ -75,7 +81,7 @@ final class LocalFiles: Place {
         let ifExists = location == .managedFile ? nil : attempt.spec.destination?.ifExists
         return Destination(
             root: try openRoot(of: location, attempt.tenant), location, ifExists: ifExists ?? .replace,
-            of: attempt)
+            of: attempt, objects: objects)
     }
 
     /// Returns where the file of another job went, whose bytes a job may continue.

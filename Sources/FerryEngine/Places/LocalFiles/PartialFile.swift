@@ -28,11 +28,14 @@ final class PartialFile: Sendable {
     private let contiguous = Atomic<Int64>(0)
     private let isFollowed = Atomic<Bool>(false)
     private let followed = Mutex<FollowedFile?>(nil)
+    /// Sends the bytes to the content store; `nil` if it does not get them.
+    private let pieces: PieceSender?
 
     /// Makes a new file.
     init(_ destination: Destination, in place: StorageDirectory) throws(TransferError) {
         self.destination = destination
         name = destination.partialName
+        pieces = destination.pieceSender
         descriptor = try place.newFile(name)
         written = Atomic(0)
         keeping = Mutex(Keeping())
@@ -47,6 +50,7 @@ final class PartialFile: Sendable {
         self.destination = destination
         self.name = name
         self.descriptor = descriptor
+        pieces = destination.pieceSender
         written = Atomic(byteCount)
         keeping = Mutex(Keeping(record: record, onDisk: onDisk))
     }
@@ -115,6 +119,7 @@ final class PartialFile: Sendable {
     /// Removes the file and its record. File thread: removing a large file takes milliseconds.
     func discard() {
         let isRecorded = end()
+        pieces?.remove()
         // If the directory was moved away or does not open, the partial file cannot be removed here.
         guard let place = destination.openDirectory else { return }
         place.remove(name)
@@ -161,21 +166,28 @@ final class PartialFile: Sendable {
         } catch {
             return false
         }
-        return keeping.withLock { keeping in
-            guard !keeping.isOver, var record = keeping.record else { return false }
-            if ranges.byteCount < record.ranges.byteCount { return true }
+        let (isKept, recorded) = record(ranges, isSynced: isSynced)
+        if let recorded { pieces?.recorded(recorded, of: self) }
+        return isKept
+    }
+
+    /// Writes the record of these bytes. Returns whether one is on disk, and the record if it was written.
+    private func record(_ ranges: ByteRanges, isSynced: Bool) -> (isKept: Bool, written: PartialRecord?) {
+        keeping.withLock { keeping in
+            guard !keeping.isOver, var record = keeping.record else { return (false, nil) }
+            if ranges.byteCount < record.ranges.byteCount { return (true, nil) }
             record.boot = Boot.identifier
             record.ranges = ranges
             if isSynced { record.synced = ranges }
-            if record == keeping.onDisk { return true }
+            if record == keeping.onDisk { return (true, nil) }
             switch write(record, syncs: isSynced) {
             case .written:
                 (keeping.record, keeping.onDisk) = (record, record)
-                return true
-            case .failed: return false
+                return (true, record)
+            case .failed: return (false, nil)
             case .fileRemoved:
                 (keeping.onDisk, keeping.isOver) = (nil, true)
-                return false
+                return (false, nil)
             }
         }
     }
@@ -199,6 +211,12 @@ final class PartialFile: Sendable {
         }
         letGo()
         return kept
+    }
+
+    /// Sends the kept bytes to the content store if it gets them, and then calls `done`, also if that fails.
+    func sendPieces(_ done: @escaping @Sendable () -> Void) {
+        guard let pieces, let record = keeping.withLock({ $0.record }) else { return done() }
+        pieces.sendRest(record, of: self, done)
     }
 
     /// Cuts the end off the file and returns what is left of `ranges`.
@@ -267,6 +285,12 @@ final class PartialFile: Sendable {
         guard isRemoved else { return .written }
         place.remove(name)
         return .fileRemoved
+    }
+}
+
+extension Destination {
+    fileprivate var pieceSender: PieceSender? {
+        objects.map { PieceSender($0, of: job, attempt: attempt) }
     }
 }
 

@@ -1003,6 +1003,8 @@ CREATE TABLE uploads (
     sha256 bytea,
     -- Upload-Concat (tus 1.0) as it was sent.
     concatenation text,
+    -- Key of the object with the bytes of a complete upload; null while they are on the node's disk.
+    object text,
     CONSTRAINT uploads_pkey PRIMARY KEY (id),
     CONSTRAINT uploads_name_is_unique UNIQUE (tenant, name),
     CONSTRAINT uploads_complete CHECK (
@@ -1018,6 +1020,9 @@ CREATE INDEX uploads_incomplete ON uploads (tenant, id) WHERE tenant IS NOT NULL
 -- Uploads that have expired.
 -- Used by remove_expired_uploads.
 CREATE INDEX uploads_expiry ON uploads (expires_at);
+-- Complete uploads on the disk of a node, in order.
+-- Used by list_local_uploads.
+CREATE INDEX uploads_local ON uploads (node, id) WHERE is_complete AND object IS NULL;
 
 -- The jobs that send an upload, written with them. A row stays when its job ends, until its upload is
 -- removed.

@@ -81,28 +81,7 @@ final class ContentHandlers: Sendable {
                 .bytes(Array(body[Int(offset)..<Int(offset + length)]))
             }
         }
-        let redirects = request.head.method == "GET" && prefersRedirect(request.fields)
-        open(job, request) { content in
-            if redirects,
-                let url = content.presignedURL(
-                    mediaType: description.mediaType, disposition: description.disposition)
-            {
-                return request.send(
-                    Response(
-                        status: 307,
-                        fields: HTTPFields([
-                            ("Location", url), ("Cache-Control", "no-store"),
-                            ("Preference-Applied", "redirect"),
-                        ])))
-            }
-            sendPart(description, content.byteCount, request) { offset, length in
-                guard length > 0 else { return .bytes([]) }
-                if let file = content.file() {
-                    return .file(FileBody(descriptor: file, offset: offset, length: length))
-                }
-                return .stream(ContentStream(content, offset..<offset + length), length: length)
-            }
-        }
+        open(job, request) { FerryAPI.send($0, description, request) }
     }
 
     /// Opens the file of a succeeded job, or responds with an error.
@@ -202,6 +181,27 @@ private func followResponse(_ stream: any ResponseStream, _ description: Content
     var response = Response(status: 200, fields: fields, body: .stream(stream))
     response.trailers = HTTPFields([("X-Ferry-State", JobState.succeeded.rawValue)])
     return response
+}
+
+/// Sends open content, or its address if the client prefers that and there is one.
+func send(_ content: any OpenContent, _ description: ContentDescription, _ request: RequestContext) {
+    // The signature in the address is one of GET.
+    if request.head.method == "GET", prefersRedirect(request.fields),
+        let url = content.presignedURL(
+            mediaType: description.mediaType, disposition: description.disposition)
+    {
+        let fields = HTTPFields([
+            ("Location", url), ("Cache-Control", "no-store"), ("Preference-Applied", "redirect"),
+        ])
+        return request.send(Response(status: 307, fields: fields))
+    }
+    sendPart(description, content.byteCount, request) { offset, length in
+        guard length > 0 else { return .bytes([]) }
+        if let file = content.file() {
+            return .file(FileBody(descriptor: file, offset: offset, length: length))
+        }
+        return .stream(ContentStream(content, offset..<offset + length), length: length)
+    }
 }
 
 /// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` at most once, with offset and

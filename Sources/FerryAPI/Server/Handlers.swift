@@ -59,7 +59,8 @@ final class Handlers: Sendable {
         content = ContentHandlers(ports, followers)
         uploads = UploadHandlers(
             UploadServices(
-                store: ports.store.uploads, files: ports.uploads, node: ports.id, quotas: ports.quotas,
+                store: ports.store.uploads, files: ports.uploads, content: ports.content, node: ports.id,
+                quotas: ports.quotas,
                 clock: ports.clock, identifiers: identifiers, others: ports.others,
                 byteCountMax: configuration.uploadByteCountMax,
                 retentionSeconds: configuration.retentionSeconds))

@@ -77,6 +77,8 @@ package let contentWaiterCountMax = 64
 package protocol ContentStore: Sendable {
     /// Opens the content of a job for reading.
     func open(_ job: JobRecord, reply: @escaping Reply<any OpenContent>)
+    /// Opens an object of the content store for reading.
+    func openObject(_ key: String, byteCount: Int64, reply: @escaping Reply<any OpenContent>)
 }
 
 /// Bytes of a job's content that a response sends. Any thread.

@@ -52,7 +52,7 @@ extension UploadHandlers {
                 guard upload.isComplete, let size = upload.size else {
                     throw Problem(.uploadIncomplete, "The upload \(upload.id) is not complete.")
                 }
-                guard upload.node == services.node else {
+                guard upload.home == services.node else {
                     throw Problem(.nodeUnavailable, "The upload \(upload.id) is on the node \(upload.node).")
                 }
                 let part = UploadPart(id: upload.id, byteCount: size)
@@ -78,7 +78,7 @@ extension UploadHandlers {
             }
         case .failure(let error):
             services.store.deleteUpload(upload.id, tenant: upload.tenant, isForced: true) { [self] _ in
-                services.files?.remove(upload.id)
+                services.files?.remove(UploadBytes(upload: upload.id, object: nil))
                 end(call, 0, request, call.response(call.problem(error)))
             }
         }

@@ -85,7 +85,7 @@ final class UploadHandlers: Sendable {
             guard request.head.method == "HEAD", !upload.isComplete else {
                 return show(upload, call, request)
             }
-            if let owner = request.belongs(to: upload.node, among: services.others) {
+            if let owner = request.belongs(to: upload.home, among: services.others) {
                 return request.forward(to: owner, by: services.others)
             }
             let visit = UploadVisit()
@@ -120,13 +120,14 @@ final class UploadHandlers: Sendable {
                 guard let sha256 = upload.sha256, let size = upload.size else {
                     throw Problem(.uploadIncomplete, "The upload has \(upload.offset) bytes so far.")
                 }
-                if let owner = request.belongs(to: upload.node, among: services.others) {
+                if let owner = request.belongs(to: upload.home, among: services.others) {
                     return request.forward(to: owner, by: services.others)
                 }
                 let description = ContentDescription(
                     sha256: hexEncoded(sha256), mediaType: upload.fields.contentType,
                     fileName: upload.fields.fileName ?? upload.name ?? upload.id.description)
                 if try isUnchanged(description, request) { return }
+                if let key = upload.object { return sendObject(key, size, description, request) }
                 guard let files = services.files else { throw Self.gone }
                 files.read(upload.id, byteCount: size) { descriptor in
                     guard let descriptor else { return request.fail(Self.gone) }
@@ -135,6 +136,22 @@ final class UploadHandlers: Sendable {
                         return length > 0 ? .file(file) : .bytes([])
                     }
                 }
+            }
+        }
+    }
+
+    private func sendObject(
+        _ key: String, _ size: Int64, _ description: ContentDescription, _ request: RequestContext
+    ) {
+        services.content.openObject(key, byteCount: size) { result in
+            switch result {
+            case .success(let content): send(content, description, request)
+            case .failure(.contentMissing):
+                request.fail(
+                    Problem(
+                        .contentMissing,
+                        "The content store has no longer the object with the bytes of the upload."))
+            case .failure(let error): request.fail(error)
             }
         }
     }
@@ -168,7 +185,7 @@ final class UploadHandlers: Sendable {
         default: throw Problem(.invalidParameter, "force must be true or false.")
         }
         try find(request) { [self] upload in
-            if let owner = request.belongs(to: upload.node, among: services.others) {
+            if let owner = request.belongs(to: upload.home, among: services.others) {
                 // A node that is gone removes the file when it comes back.
                 return request.forward(to: owner, by: services.others) { [self] in
                     delete(upload, call, request, isForced: isForced)
@@ -184,7 +201,7 @@ final class UploadHandlers: Sendable {
         services.queue.enter(upload.id, visit) { [self] in
             services.store.deleteUpload(upload.id, tenant: request.tenant, isForced: isForced) {
                 [self] result in
-                if case .success = result { services.files?.remove(upload.id) }
+                if case .success(let bytes) = result { services.files?.remove(bytes) }
                 services.queue.leave(upload.id, visit)
                 switch result {
                 case .success: request.send(call.deleted)

@@ -17,8 +17,9 @@ package protocol UploadStore: UploadLookup {
     func completeUpload(
         _ id: UploadID, byteCount: Int64, sha256: [UInt8], expiresAt: Timestamp,
         reply: @escaping Reply<StagedUpload>)
-    /// Deletes an upload. If an unfinished job needs it, it is `uploadInUse`, unless `isForced`.
-    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>)
+    /// Deletes an upload. If an unfinished job needs it, it is `uploadInUse`, unless `isForced`. Replies with
+    /// the place of its bytes.
+    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<UploadBytes>)
     /// Prepares uploads for the submission of jobs that name them. Replies with those that the tenant has. To
     /// be called before the submission.
     func prepareUploads(
@@ -30,6 +31,8 @@ struct UploadServices: Sendable {
     let store: any UploadStore
     /// The files of this node; `nil` if it transfers no files.
     let files: (any UploadFiles)?
+    /// The contents of the content store.
+    let content: any ContentStore
     let node: NodeID
     let quotas: TenantQuotas
     let clock: any WallClock

@@ -129,7 +129,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
     private func prepare(created: Created<StagedUpload>, _ draft: StagedUpload) {
         let found = created.record
         guard !created.isNew else { return enter(found.id) { [self] in open(found) } }
-        guard found.node == services.node else { return forward(to: found.node) }
+        if let home = found.home, home != services.node { return forward(to: home) }
         guard !found.isComplete else { return compare(found) }
         enter(found.id) { [self] in
             var upload = found
@@ -143,7 +143,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         services.store.upload(
             reference, tenant: call.tenant,
             reply: onSuccess { [self] found in
-                guard found.node == services.node else { return forward(to: found.node) }
+                if let home = found.home, home != services.node { return forward(to: home) }
                 enter(found.id) { [self] in
                     // The request before has kept its bytes since.
                     services.store.upload(.id(found.id), tenant: call.tenant, reply: onSuccess(append))
@@ -413,7 +413,7 @@ final class UploadTransfer: RequestSink, UploadOccupant {
         let isDigestWrong = error.code == .digestMismatch
         guard isKnown && (isProven || !isDigestWrong) else {
             return services.store.deleteUpload(upload.id, tenant: upload.tenant, isForced: true) { [self] _ in
-                services.files?.remove(upload.id)
+                services.files?.remove(UploadBytes(upload: upload.id, object: nil))
                 leave()
             }
         }

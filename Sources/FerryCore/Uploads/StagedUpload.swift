@@ -1,11 +1,14 @@
-/// Bytes that a client has sent to Ferry, so that jobs can send them on. They lie on the disk of one node.
+/// Bytes that a client has sent to Ferry, so that jobs can send them on. They are on the disk of one node, or,
+/// once they are complete, in an object of the content store.
 public struct StagedUpload: Sendable, Equatable {
     /// Identifier, which determines the path of the file.
     public let id: UploadID
     /// Tenant.
     public let tenant: String
-    /// The node whose disk has the bytes.
+    /// The node that has received the bytes.
     public let node: NodeID
+    /// Key of the object with the bytes; `nil` while they are on the disk of `node`.
+    public var object: String?
     /// Time of the creation.
     public let createdAt: Timestamp
     /// Name that the client has given, unique for the tenant, or `nil`.
@@ -37,6 +40,9 @@ public struct StagedUpload: Sendable, Equatable {
         self.createdAt = createdAt
         self.expiresAt = expiresAt
     }
+
+    /// The node whose disk has the bytes; `nil` if they are in an object, which all nodes can read.
+    public var home: NodeID? { object == nil ? node : nil }
 
     /// The path of the upload in the API.
     public var path: String { "/v1/uploads/\(name ?? id.description)" }

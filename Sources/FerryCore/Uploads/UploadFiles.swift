@@ -25,8 +25,21 @@ public protocol UploadFiles: Sendable {
     /// Opens the file of a complete upload for reading. Replies with a descriptor that the receiver owns, or
     /// with `nil` if there is no file of that size.
     func read(_ upload: UploadID, byteCount: Int64, reply: @escaping @Sendable (Int32?) -> Void)
-    /// Removes the file of an upload.
-    func remove(_ upload: UploadID)
+    /// Removes the bytes of an upload.
+    func remove(_ bytes: UploadBytes)
+}
+
+/// The place of an upload's bytes: a file on the disk of the node, or an object of the content store.
+public struct UploadBytes: Sendable, Equatable {
+    public let upload: UploadID
+    /// Key of the object; `nil` if the bytes are in a file.
+    public let object: String?
+
+    /// Creates a place.
+    public init(upload: UploadID, object: String?) {
+        self.upload = upload
+        self.object = object
+    }
 }
 
 /// A complete upload whose bytes become a part of another one.

@@ -19,7 +19,7 @@ package struct Places: Sendable {
         localFiles = LocalFiles(configuration, fileThreads, objects: objects, logger)
         self.objects = objects
         all = [localFiles as any Place] + (objects.map { [$0] } ?? [])
-        uploads = StagedUploads(configuration.uploadsDirectory, fileThreads, localFiles)
+        uploads = StagedUploads(configuration.uploadsDirectory, fileThreads, localFiles, objects: objects)
     }
 
     /// Returns the place of a location.

@@ -90,6 +90,8 @@ struct BodyAssembly: Sendable {
     private struct Found {
         var jobs: [JobID: Source] = [:]
         var uploads: [UploadID: StagedUpload] = [:]
+        /// Copies of uploads that are in the content store.
+        var copies: [UploadID: FetchedObject] = [:]
 
         /// Returns the upload that a job names, which has its identifier.
         func upload(_ reference: UploadReference) throws(TransferError) -> StagedUpload {
@@ -194,18 +196,21 @@ struct BodyAssembly: Sendable {
         let finish = { @Sendable (result: Result<Found, TransferError>) in
             context.fileThreads.send(.run { done(result) })
         }
-        guard case .success(let found) = result, found.jobs.values.contains(where: { $0.key != nil }) else {
-            return finish(result)
-        }
+        guard case .success(let found) = result,
+            found.jobs.values.contains(where: { $0.key != nil })
+                || found.uploads.values.contains(where: { $0.object != nil })
+        else { return finish(result) }
         guard let objects = context.places.objects else { return finish(.failure(.noContentStore)) }
         let isTaken = objects.run {
             var found = found
             do throws(TransferError) {
                 for (job, source) in found.jobs {
                     guard let key = source.key else { continue }
-                    let file = try context.places.localFiles.unnamedFile(expecting: source.content.size)
-                    try objects.fetch(key, byteCount: source.content.size, into: file, fetching)
-                    found.jobs[job]?.copy = FetchedObject(file, key: key, byteCount: source.content.size)
+                    found.jobs[job]?.copy = try fetch(key, source.content.size, objects)
+                }
+                for (id, upload) in found.uploads {
+                    guard let key = upload.object, let size = upload.size else { continue }
+                    found.copies[id] = try fetch(key, size, objects)
                 }
                 finish(.success(found))
             } catch {
@@ -213,6 +218,14 @@ struct BodyAssembly: Sendable {
             }
         }
         if !isTaken { finish(.failure(.contentStoreUnavailable)) }
+    }
+
+    private func fetch(
+        _ key: String, _ byteCount: Int64, _ objects: ContentObjects
+    ) throws(TransferError) -> FetchedObject {
+        let file = try context.places.localFiles.unnamedFile(expecting: byteCount)
+        try objects.fetch(key, byteCount: byteCount, into: file, fetching)
+        return FetchedObject(file, key: key, byteCount: byteCount)
     }
 
     // MARK: On a file thread
@@ -242,7 +255,9 @@ struct BodyAssembly: Sendable {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
-            if case .upload(let upload)? = attempt.spec.source { return try uploaded(found.upload(upload)) }
+            if case .upload(let upload)? = attempt.spec.source {
+                return try uploaded(found.upload(upload), found)
+            }
             guard case .job(let job)? = attempt.spec.source, let source = found.jobs[job] else {
                 throw Self.missing("The job names no source.")
             }
@@ -266,8 +281,8 @@ struct BodyAssembly: Sendable {
         return contents
     }
 
-    private func uploaded(_ upload: StagedUpload) throws(TransferError) -> BodyContents {
-        var contents = BodyContents([.source(try context.places.uploads.source(of: upload))], subject: 0)
+    private func uploaded(_ upload: StagedUpload, _ found: Found) throws(TransferError) -> BodyContents {
+        var contents = BodyContents([try piece(of: upload, found)], subject: 0)
         contents.contentType = upload.fields.contentType
         contents.integrity = upload.integrity
         return contents
@@ -294,7 +309,7 @@ struct BodyAssembly: Sendable {
             let upload = try found.upload(reference)
             let type = upload.fields.contentType ?? "application/octet-stream"
             let name = upload.fields.fileName ?? upload.name ?? upload.id.description
-            return make(.source(try context.places.uploads.source(of: upload)), name, type)
+            return make(try piece(of: upload, found), name, type)
         case .inline(let body):
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
@@ -315,7 +330,7 @@ struct BodyAssembly: Sendable {
         let owners =
             found.jobs.filter { job, source in
                 source.key == nil && (try? piece(of: job, source, &unverified)) == nil
-            }.map(\.value.node) + found.uploads.values.map(\.node)
+            }.map(\.value.node) + found.uploads.values.map(\.home)
         for node in owners.compactMap(\.self) where node != own {
             switch attempt.home {
             case nil: return .elsewhere(node)
@@ -328,6 +343,13 @@ struct BodyAssembly: Sendable {
             }
         }
         return .failed(error)
+    }
+
+    private func piece(
+        of upload: StagedUpload, _ found: Found
+    ) throws(TransferError) -> BodyContents.Piece {
+        if let copy = found.copies[upload.id] { return .source(copy) }
+        return .source(try context.places.uploads.source(of: upload))
     }
 
     private func piece(

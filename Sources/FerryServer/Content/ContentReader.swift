@@ -13,8 +13,10 @@ final class ContentReader: ContentStore {
     }
     private let mailbox = Mailbox<Request>()
     let verifier = ContentVerifier()
+    private let places: Places
 
     init(places: Places) {
+        self.places = places
         let (mailbox, verifier) = (mailbox, verifier)
         _ = Thread(name: "content") {
             while true {
@@ -26,6 +28,23 @@ final class ContentReader: ContentStore {
 
     func open(_ job: JobRecord, reply: @escaping Reply<any OpenContent>) {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
+    }
+
+    func openObject(_ key: String, byteCount: Int64, reply: @escaping Reply<any OpenContent>) {
+        Self.openObject(key, byteCount: byteCount, places, reply: reply)
+    }
+
+    private static func openObject(
+        _ key: String, byteCount: Int64, _ places: Places, reply: @escaping Reply<any OpenContent>
+    ) {
+        guard let objects = places.objects else { return reply(.failure(.unavailable)) }
+        objects.open(key, byteCount: byteCount) { result in
+            switch result {
+            case .success(let reader): reply(.success(ObjectContent(reader, key, objects)))
+            case .failure(let error):
+                reply(.failure(error.code == .sourceNotFound ? .contentMissing : .unavailable))
+            }
+        }
     }
 
     /// Refuses requests that wait for the verification of a file, which may take minutes.
@@ -42,14 +61,7 @@ final class ContentReader: ContentStore {
             return reply(.failure(.notFound))
         }
         if case .object(let key) = location {
-            guard let objects = places.objects else { return reply(.failure(.unavailable)) }
-            return objects.open(key, byteCount: content.size) { result in
-                switch result {
-                case .success(let reader): reply(.success(ObjectContent(reader, key, objects)))
-                case .failure(let error):
-                    reply(.failure(error.code == .sourceNotFound ? .contentMissing : .unavailable))
-                }
-            }
+            return openObject(key, byteCount: content.size, places, reply: reply)
         }
         do throws(TransferError) {
             let opened = try places.open(content, at: location, of: job.id, tenant: job.tenant)

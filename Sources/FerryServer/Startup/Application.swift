@@ -22,6 +22,7 @@ final class Application: Sendable {
     private let server: APIServer
     private let sweeper: Sweeper?
     private let uploadSweeper: UploadSweeper?
+    private let uploadMover: UploadMover?
     private let logger: Logger
     /// Name of the part that `end` waits for.
     private let stopping = Mutex("")
@@ -32,6 +33,14 @@ final class Application: Sendable {
     ) {
         sweeper = Application.makeSweeper(
             configuration, store: parts.store, clock: parts.clock, logger: logger)
+        let (places, uploads) = (parts.places, parts.store.uploads)
+        uploadMover =
+            parts.engine == nil
+            ? nil
+            : places.objects.map { objects in
+                UploadMover(
+                    uploads: uploads, files: places.uploads, isAvailable: { objects.isAvailable })
+            }
         uploadSweeper = parts.engine.map { _ in
             UploadSweeper(
                 uploads: parts.store.uploads, files: parts.places.uploads,
@@ -204,6 +213,7 @@ final class Application: Sendable {
         parts.webhooks?.wake()
         sweeper?.start()
         uploadSweeper?.start()
+        uploadMover?.start()
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
@@ -228,6 +238,7 @@ final class Application: Sendable {
         parts.health.beginDraining()
         sweeper?.stop()
         uploadSweeper?.stop()
+        uploadMover?.stop()
         parts.store.drain()
         wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
         wait(for: "webhooks") { parts.webhooks?.stop() }

@@ -4,7 +4,7 @@ import FerryStore
 import Logging
 import Sys
 
-/// Regularly removes expired uploads with their files, and files without an upload.
+/// Regularly removes expired uploads with their bytes, and files without an upload.
 final class UploadSweeper: Sendable {
     private static let seconds = 60.0
     /// Sweeps of expired uploads between two sweeps of files.
@@ -46,11 +46,11 @@ final class UploadSweeper: Sendable {
 
     private func removeExpired() {
         while !stopping.isClosed {
-            let reply = Mailbox<[UploadID]?>()
+            let reply = Mailbox<[UploadBytes]?>()
             // After an error, which the store logs, the next sweep removes them.
             uploads.removeExpiredUploads { reply.send(try? $0.get()) }
             let removed = (reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil) ?? []
-            for upload in removed { files.remove(upload) }
+            for bytes in removed { files.remove(bytes) }
             if removed.count < UploadCommands.expiredCountMax { return }
         }
     }

@@ -37,7 +37,7 @@ package final class UploadCommands: UploadLookup {
         }
     }
 
-    /// Reads which of the uploads exist.
+    /// Reads which of the uploads exist and have their bytes in a file.
     package func known(_ uploads: [UploadID], reply: @escaping Reply<Set<UploadID>>) {
         reads.read("known_uploads", of: .service, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Set<UploadID>, StoreError> in
@@ -46,7 +46,36 @@ package final class UploadCommands: UploadLookup {
         }
     }
 
+    /// Uploads that `localUploads` returns at most.
+    package static let localCountMax = 100
+
+    /// Reads complete uploads on the disk of this node that may be moved to the content store, in order.
+    /// `last`: the one before the first; `nil` for the first page.
+    package func localUploads(after last: UploadID?, reply: @escaping Reply<[StagedUpload]>) {
+        let context = context
+        reads.read("local_uploads", of: .service, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[StagedUpload], StoreError> in
+            var parameters = Parameters.identifier(context.configuration.node)
+            parameters.append(context.clock.now())
+            parameters.append(int32: Int32(Self.localCountMax))
+            parameters.append(last ?? UploadID(high: 0, low: 0))
+            let rows = try connection.execute(Statements.listLocalUploads, parameters)
+            return .success((0..<rows.rowCount).map { StagedUpload(rows, $0) })
+        }
+    }
+
     // MARK: Changing
+
+    /// Notes that the bytes of a complete upload are in an object. Fails with `notFound` if it is gone.
+    package func moveUpload(_ id: UploadID, to object: String, reply: @escaping Reply<Void>) {
+        commands.perform("move_upload", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            var parameters = Parameters.identifier(id)
+            parameters.append(text: object)
+            let rows = try connection.execute(Statements.moveUpload, parameters)
+            return rows.rowCount == 1 ? .success(()) : .failure(.notFound)
+        }
+    }
 
     /// Creates an upload. If the tenant has one with the same name, replies with that one, which is then not
     /// new. Fails with `tooManyUploads` if the tenant has `Limits.uploadCountMax` uploads.
@@ -136,26 +165,28 @@ package final class UploadCommands: UploadLookup {
             parameters.append(bytea: sha256)
             parameters.append(expiresAt)
             let rows = try connection.execute(Statements.completeUpload, parameters)
-            if rows.rowCount == 1, rows.bool(0, 15) { signals.noteDependencies() }
+            if rows.rowCount == 1, rows.bool(0, 16) { signals.noteDependencies() }
             return Self.only(rows)
         }
     }
 
     /// Deletes an upload. Fails with `notFound` if the tenant does not have it, and with `uploadInUse` if an
-    /// unfinished job needs it, unless `isForced`.
+    /// unfinished job needs it, unless `isForced`. Replies with the place of its bytes.
     package func deleteUpload(
-        _ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>
+        _ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<UploadBytes>
     ) {
         let signals = signals
         commands.perform("delete_upload", reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<UploadBytes, StoreError> in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(id)
             parameters.append(bool: isForced)
             let rows = try connection.execute(Statements.deleteUpload, parameters)
             if rows.bool(0, 2) { signals.noteDependencies() }
-            guard !rows.bool(0, 0) else { return .success(()) }
+            guard !rows.bool(0, 0) else {
+                return .success(UploadBytes(upload: id, object: rows.textOrNil(0, 3)))
+            }
             return .failure(rows.bool(0, 1) ? .uploadInUse : .notFound)
         }
     }
@@ -163,18 +194,21 @@ package final class UploadCommands: UploadLookup {
     /// Uploads that one call removes at most.
     package static let expiredCountMax = 500
 
-    /// Removes expired uploads, at most `expiredCountMax`. Replies with those of this node, whose files are
-    /// to be removed.
-    package func removeExpiredUploads(reply: @escaping Reply<[UploadID]>) {
+    /// Removes expired uploads, at most `expiredCountMax`. Replies with the places of their bytes that this
+    /// node is to remove.
+    package func removeExpiredUploads(reply: @escaping Reply<[UploadBytes]>) {
         let (context, signals) = (context, signals)
         commands.perform("remove_expired_uploads", reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<[UploadID], StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<[UploadBytes], StoreError> in
             var parameters = Parameters.identifier(context.configuration.node)
             parameters.append(context.clock.now())
             parameters.append(int32: Int32(Self.expiredCountMax))
             let rows = try connection.execute(Statements.removeExpiredUploads, parameters)
             if (0..<rows.rowCount).contains(where: { rows.bool($0, 1) }) { signals.noteDependencies() }
-            return .success(rows.identifiers())
+            return .success(
+                (0..<rows.rowCount).map {
+                    UploadBytes(upload: rows.identifier($0, 0), object: rows.textOrNil($0, 2))
+                })
         }
     }
 
@@ -215,6 +249,7 @@ extension StagedUpload {
         offset = rows.int64(row, 4)
         isComplete = rows.bool(row, 5)
         sha256 = rows.bytesOrNil(row, 13)
+        object = rows.textOrNil(row, 15)
     }
 }
 

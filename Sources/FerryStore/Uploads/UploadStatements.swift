@@ -18,5 +18,8 @@ extension Statements {
         "prepare_uploads", PackageResources.prepare_uploads_sql, parameters: 3)
     package static let removeExpiredUploads = make(
         "remove_expired_uploads", PackageResources.remove_expired_uploads_sql, parameters: 3)
+    package static let listLocalUploads = make(
+        "list_local_uploads", PackageResources.list_local_uploads_sql, parameters: 4)
+    package static let moveUpload = make("move_upload", PackageResources.move_upload_sql, parameters: 2)
     package static let knownUploads = make("known_uploads", PackageResources.known_uploads_sql, parameters: 1)
 }

@@ -425,6 +425,10 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         }
         reply(.success(content))
     }
+
+    func openObject(_ key: String, byteCount: Int64, reply: @escaping Reply<any OpenContent>) {
+        reply(.failure(.contentMissing))
+    }
 }
 
 private func record(_ job: NewJob, _ accepted: Submission.Accepted.Job) -> JobRecord {

@@ -57,12 +57,12 @@ extension MemoryStore: UploadStore {
                 found.map { NamedUpload(id: $0.id, name: $0.name, isComplete: $0.isComplete) }))
     }
 
-    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<Void>) {
+    func deleteUpload(_ id: UploadID, tenant: String, isForced: Bool, reply: @escaping Reply<UploadBytes>) {
         let isGone = state.withLock { state in
             let count = state.uploads.count
             state.uploads.removeAll { $0.id == id && $0.tenant == tenant }
             return state.uploads.count < count
         }
-        reply(isGone ? .success(()) : .failure(.notFound))
+        reply(isGone ? .success(UploadBytes(upload: id, object: nil)) : .failure(.notFound))
     }
 }

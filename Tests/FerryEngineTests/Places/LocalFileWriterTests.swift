@@ -23,7 +23,7 @@ import Testing
             let configuration = EngineConfiguration(
                 storageRoot: { _ in path }, managedFilesDirectory: path, egress: EgressPolicy(),
                 userAgent: "test")
-            files = LocalFiles(configuration, fileThreads, Logger(label: "test"))
+            files = LocalFiles(configuration, fileThreads, objects: nil, Logger(label: "test"))
             destination = Destination(root: place, .namedFile(path: "file"), job: JobID(high: 1, low: 2))
         }
 

@@ -25,7 +25,8 @@ import Testing
                 userAgent: "test")
             configuration.storageReserve = 0
             uploads = StagedUploads(
-                path, fileThreads, LocalFiles(configuration, fileThreads, Logger(label: "test")))
+                path, fileThreads,
+                LocalFiles(configuration, fileThreads, objects: nil, Logger(label: "test")), objects: nil)
         }
 
         func open(

@@ -78,11 +78,13 @@ final class ScheduledUploadTests {
     }
 
     private func delete(_ upload: UploadID) throws {
-        try wait { node.store.uploads.deleteUpload(upload, tenant: "acme", isForced: true, reply: $0) }.get()
+        _ = try wait {
+            node.store.uploads.deleteUpload(upload, tenant: "acme", isForced: true, reply: $0)
+        }.get()
     }
 
     private func expired() throws -> [UploadID] {
-        try wait { node.store.uploads.removeExpiredUploads(reply: $0) }.get()
+        try wait { node.store.uploads.removeExpiredUploads(reply: $0) }.get().map(\.upload)
     }
 
     @Test("each occurrence sends the upload that has the name at that time; without one it is skipped, alone")

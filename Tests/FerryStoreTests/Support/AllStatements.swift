@@ -35,8 +35,8 @@ extension Statements {
         awaitedJobGroups, closeJobGroup, createJobGroup, deleteJobGroup, listJobGroups, lockJobGroup,
         readJobGroup, removeOldJobGroups,
         // Uploads
-        advanceUpload, completeUpload, createUpload, deleteUpload, knownUploads, listUploads, prepareUploads,
-        readNamedUpload,
+        advanceUpload, completeUpload, createUpload, deleteUpload, knownUploads, listLocalUploads,
+        listUploads, moveUpload, prepareUploads, readNamedUpload,
         readUpload, removeExpiredUploads, restartUpload,
         // Finish
         finishJobs, nextExpiry, tellJobs,

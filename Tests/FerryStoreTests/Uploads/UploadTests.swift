@@ -40,11 +40,12 @@ struct UploadTests {
     private func delete(
         _ id: UploadID, on node: TestNode, isForced: Bool = false
     ) -> Result<Void, StoreError> {
-        wait { node.store.uploads.deleteUpload(id, tenant: "acme", isForced: isForced, reply: $0) }
+        wait { node.store.uploads.deleteUpload(id, tenant: "acme", isForced: isForced, reply: $0) }.map { _ in
+        }
     }
 
     private func expired(on node: TestNode) throws -> [UploadID] {
-        try wait { node.store.uploads.removeExpiredUploads(reply: $0) }.get()
+        try wait { node.store.uploads.removeExpiredUploads(reply: $0) }.get().map(\.upload)
     }
 
     /// Returns a job that sends the upload, as the API makes it.
@@ -66,6 +67,37 @@ struct UploadTests {
     private func check() throws {
         var connection = try Connection(url: database.url)
         #expect(try RowCheck.brokenRules(&connection) == [])
+    }
+
+    @Test("a complete upload is moved to an object once, and its row tells the object when it is removed")
+    func moved() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let (whole, begun) = (upload(on: node), upload(on: node))
+        var part = upload(on: node)
+        part.fields.concatenation = "partial"
+        for one in [whole, begun, part] { _ = try create(one, on: node) }
+        for one in [whole, part] { _ = try complete(one.id, on: node).get() }
+        let local = { try wait { node.store.uploads.localUploads(after: nil, reply: $0) }.get().map(\.id) }
+        let move = { (id: UploadID) in
+            wait { node.store.uploads.moveUpload(id, to: "uploads/a", reply: $0) }
+        }
+        #expect(try local() == [whole.id])
+        #expect(move(begun.id).refusal == .notFound, "it is incomplete")
+        _ = try move(whole.id).get()
+        #expect(move(whole.id).refusal == .notFound, "it was moved before")
+        #expect(try local().isEmpty)
+        let read = try wait {
+            node.store.uploads.upload(.id(whole.id), tenant: "acme", reply: $0)
+        }.get()
+        #expect(read.object == "uploads/a" && read.home == nil && read.node == whole.node)
+        let known = try wait { node.store.uploads.known([whole.id, part.id], reply: $0) }.get()
+        #expect(known == [part.id], "the file of the moved one may go")
+        try check()
+        let bytes = try wait {
+            node.store.uploads.deleteUpload(whole.id, tenant: "acme", isForced: false, reply: $0)
+        }.get()
+        #expect(bytes == UploadBytes(upload: whole.id, object: "uploads/a"))
     }
 
     @Test("an upload is created, advanced and completed, and shown by its identifier and its name")

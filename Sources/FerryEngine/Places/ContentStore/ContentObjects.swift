@@ -48,11 +48,21 @@ package final class ContentObjects: Place {
         "jobs/\(attempt.job)/\(attempt.number)-\(hexEncoded(randomBytes(4)))"
     }
 
-    /// The job that a key belongs to; `nil` for other keys.
+    /// Returns a new key for the bytes of a staged upload.
+    static func key(for upload: UploadID) -> String { "uploads/\(upload)/\(hexEncoded(randomBytes(8)))" }
+
+    /// The job that a key belongs to, as a content or as a piece of one; `nil` for other keys.
     static func job(of key: String) -> JobID? {
         let parts = key.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 3, parts[0] == "jobs" else { return nil }
+        guard parts.count == 3 || PieceKey(key) != nil, parts[0] == "jobs" else { return nil }
         return JobID(String(parts[1]))
+    }
+
+    /// The staged upload that a key belongs to; `nil` for other keys.
+    static func upload(of key: String) -> UploadID? {
+        let parts = key.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[0] == "uploads" else { return nil }
+        return UploadID(String(parts[1]))
     }
 
     // MARK: Contents

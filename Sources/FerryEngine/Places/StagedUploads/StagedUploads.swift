@@ -9,10 +9,15 @@ package final class StagedUploads: UploadFiles {
     private let space: StorageSpace
     /// Whether bytes are on stable storage before their offset is acknowledged.
     private let syncs: Bool
+    /// The content store, if complete uploads are moved to it.
+    private let objects: ContentObjects?
     let digests = UploadDigests()
 
-    init(_ path: String, _ fileThreads: FileThreadPool, _ localFiles: LocalFiles) {
+    init(
+        _ path: String, _ fileThreads: FileThreadPool, _ localFiles: LocalFiles, objects: ContentObjects?
+    ) {
         self.path = path
+        self.objects = objects
         self.fileThreads = fileThreads
         space = localFiles.space
         syncs = localFiles.syncs
@@ -124,10 +129,32 @@ package final class StagedUploads: UploadFiles {
             })
     }
 
-    /// Removes the file of an upload. Returns at once.
-    package func remove(_ upload: UploadID) {
-        digests.forget(upload)
-        fileThreads.send(.run { [path] in unlink("\(path)/\(Self.path(for: upload))") })
+    /// Removes the bytes of an upload. Returns at once.
+    package func remove(_ bytes: UploadBytes) {
+        digests.forget(bytes.upload)
+        fileThreads.send(.run { [path] in unlink("\(path)/\(Self.path(for: bytes.upload))") })
+        if let key = bytes.object { objects?.remove(key) }
+    }
+
+    /// Removes an object that no upload names. Returns at once.
+    package func removeObject(_ key: String) { objects?.remove(key) }
+
+    /// Copies the bytes of a complete upload from their file to a new object. Replies with its key, or with
+    /// `nil` if the store does not take them, or there is no such file on this node.
+    package func copyToObject(_ upload: StagedUpload, reply: @escaping @Sendable (String?) -> Void) {
+        guard let objects, let size = upload.size, let sha256 = upload.sha256 else { return reply(nil) }
+        fileThreads.send(
+            .run { [self] in
+                // Without its file, the upload stays as it is.
+                guard let source = try? source(of: upload), let bytes = source.hashable else {
+                    return reply(nil)
+                }
+                let key = ContentObjects.key(for: upload.id)
+                let sent = ContentUpload(
+                    bytes: .file(bytes.descriptor, owner: bytes.owner), byteCount: size,
+                    sha256: hexEncoded(sha256), key: key, stop: StopSignal())
+                objects.store(sent) { error in reply(error == nil ? key : nil) }
+            })
     }
 
     private static let missing = TransferError(

@@ -4,7 +4,7 @@
 -- null, $6 created after or null, $7 created before or null, $8 lower bound of ids (inclusive) or null.
 -- Columns as in read_upload.sql.
 SELECT id, created_at, expires_at, node, byte_offset, is_complete, size, tenant, name, file_name,
-    content_type, metadata, repr_digest, sha256, concatenation
+    content_type, metadata, repr_digest, sha256, concatenation, object
 FROM (
     (SELECT * FROM uploads
     WHERE $5::text IS NULL AND $4::boolean IS NOT FALSE AND (is_complete = $4::boolean) IS NOT FALSE

@@ -6,4 +6,4 @@ UPDATE uploads SET expires_at = $3::timestamptz, byte_offset = 0, size = $4::big
     concatenation = $9::text
 WHERE id = $1::uuid AND node = $2::uuid AND NOT is_complete
 RETURNING id, created_at, expires_at, node, byte_offset, is_complete, size, tenant, name, file_name,
-    content_type, metadata, repr_digest, sha256, concatenation
+    content_type, metadata, repr_digest, sha256, concatenation, object

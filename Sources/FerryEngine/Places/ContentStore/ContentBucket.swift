@@ -12,6 +12,8 @@ package struct ContentBucket: Sendable, Equatable {
     package struct Invalid: Error {
         /// One sentence.
         package let message: String
+
+        package init(message: String) { self.message = message }
     }
 
     /// Reads `s3://bucket/prefix?endpoint=…&region=…&addressing=path`, in which the prefix and all parameters

@@ -170,4 +170,22 @@ private let requests: [SignedRequest] = [
         let octets = TransferRequest.Header("x-amz-meta-a", "\u{C3}\u{A9}", hasOctets: true)
         #expect(try utf8 == authorization(bucket + "/a", [octets]))
     }
+
+    /// The example of the AWS documentation ("Authenticating Requests: Using Query Parameters").
+    @Test("a URL has its signature in the query")
+    func presigned() throws {
+        let signer = StoreSigner(
+            region: "us-east-1",
+            credential: AccessKey(
+                accessKeyID: "AKIAIOSFODNN7EXAMPLE",
+                secretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", sessionToken: nil))
+        let date = try #require(Timestamp(rfc3339: "2013-05-24T00:00:00Z"))
+        let url = try WebURL.parse(bucket + "/test.txt")
+        let signed = try #require(signer.presignedURL(url, query: "", seconds: 86_400, at: date))
+        #expect(
+            signed == bucket + "/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256"
+                + "&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
+                + "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host"
+                + "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404")
+    }
 }

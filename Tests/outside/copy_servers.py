@@ -103,11 +103,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fields, status, whole = dict(server.fields), 200, len(body)
         if server.tag:
             fields["ETag"] = server.tag
-        asked = re.fullmatch(r"bytes=(\d+)-", got.headers.get("range", ""))
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", got.headers.get("range", ""))
         if asked and server.tag and got.headers.get("if-range", server.tag) == server.tag:
-            first = int(asked[1])
-            status, body = 206, body[first:]
-            fields["Content-Range"] = f"bytes {first}-{whole - 1}/{whole}"
+            first, last = int(asked[1]), min(int(asked[2] or whole), whole - 1)
+            status, body = 206, body[first:last + 1]
+            fields["Content-Range"] = f"bytes {first}-{last}/{whole}"
         with server.lock:
             cut = server.cuts.pop(0) if server.cuts else None
         self.send_response(status)

@@ -66,8 +66,12 @@ class MultipartStore(MemoryStore):
             kind = "part"
         elif "uploadId" in names:
             kind = {"POST": "complete", "GET": "list", "DELETE": "abort"}[request.method]
+        elif "list-type" in names:
+            kind = "objects"
         elif request.method == "HEAD":
             kind = "look"
+        elif request.method == "DELETE":
+            kind = "remove"
         else:
             kind = "put" if request.method == "PUT" else "get"
         with self.lock:
@@ -81,7 +85,9 @@ class MultipartStore(MemoryStore):
                 answer = super().usual(request)
                 return self.spoil_after(kind, number, request) or answer
             identifier = names.get("uploadId", "")
-            if kind not in ("create", "look") and identifier not in self.uploads:
+            if kind == "objects":
+                return self._objects(path, names.get("prefix", ""))
+            if kind not in ("create", "look", "remove") and identifier not in self.uploads:
                 return Answer(404, "NoSuchUpload")
             answer = getattr(self, "_" + kind)(path, identifier, number, request)
             return self.spoil_after(kind, number, request) or answer
@@ -133,6 +139,17 @@ class MultipartStore(MemoryStore):
             return Answer(404)
         # The handler sends the length of the body, and no body.
         return Answer(200, fields={"ETag": self.tags.get(path) or etag(data)} | self.checksums.get(path, {}), body=data)
+
+    def _objects(self, path: str, prefix: str) -> Answer:
+        with self.lock:
+            keys = sorted(key.removeprefix(path) for key in self.objects if key.startswith(path + prefix))
+        entries = "".join(f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" for key in keys)
+        return Answer(200, body=f"<?xml version='1.0'?><ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode())
+
+    def _remove(self, path: str, _identifier: str, _number: int, _request: Received) -> Answer:
+        with self.lock:
+            self.objects.pop(path, None)
+        return Answer(204)
 
     def _complete(self, path: str, identifier: str, _number: int, request: Received) -> Answer:
         upload = self.uploads[identifier]

@@ -73,14 +73,16 @@ extension TenantQuotas {
         }
     }
 
-    /// Call before the stored bytes are read.
-    public func beginStorageReading() {
+    /// Call before the stored bytes are read. Returns the jobs for which bytes are reserved.
+    @discardableResult
+    public func beginStorageReading() -> Set<JobID> {
         withTenants { tenants in
             for tenant in tenants.keys {
                 tenants[tenant]?.stored.addedSinceBegin = 0
                 tenants[tenant]?.finishedSinceBegin = [:]
             }
-        }
+            return Set(tenants.values.flatMap(\.reserved.keys))
+        } ?? []
     }
 
     /// The jobs of which a reading must tell whether it has seen their ends: those for which bytes are

@@ -28,7 +28,7 @@ final class Publication: Sendable {
         let isInline: Bool
         let syncs: Bool
         /// Where the content goes; `nil` for its place.
-        let object: ObjectTarget?
+        var object: ObjectTarget?
         /// Whether this node still holds the attempt's lease. Called right before the content is committed.
         let holdsLease: @Sendable () -> Bool
         let loop: CurlLoop

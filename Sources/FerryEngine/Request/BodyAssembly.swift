@@ -201,7 +201,7 @@ struct BodyAssembly: Sendable {
                 || found.uploads.values.contains(where: { $0.object != nil })
         else { return finish(result) }
         guard let objects = context.places.objects else { return finish(.failure(.noContentStore)) }
-        let isTaken = objects.run {
+        let isTaken = objects.runCopying {
             var found = found
             do throws(TransferError) {
                 for (job, source) in found.jobs {

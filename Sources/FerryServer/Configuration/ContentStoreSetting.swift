@@ -29,3 +29,15 @@ package enum ContentStoreSetting: Sendable, Equatable {
         if case .files(let directory) = self { directory } else { nil }
     }
 }
+
+extension ContentObjects.Settings {
+    /// `bucket`: of the setting.
+    init(
+        _ configuration: Configuration, _ bucket: String, cluster: String
+    ) throws(ContentBucket.Invalid) {
+        self.init(
+            try ContentBucket(bucket, cluster: cluster), accessKeyID: configuration.contentStoreAccessKeyID,
+            secretAccessKey: configuration.contentStoreSecretAccessKey ?? "",
+            sessionToken: configuration.contentStoreSessionToken)
+    }
+}

@@ -307,11 +307,7 @@ final class Application: Sendable {
         _ configuration: Configuration, _ bootstrap: Bootstrap, clock: DatabaseClock, logger: Logger
     ) throws -> ContentObjects? {
         guard case .bucket(let text) = configuration.contentStore else { return nil }
-        let settings = ContentObjects.Settings(
-            try ContentBucket(text, cluster: bootstrap.cluster),
-            accessKeyID: configuration.contentStoreAccessKeyID,
-            secretAccessKey: configuration.contentStoreSecretAccessKey ?? "",
-            sessionToken: configuration.contentStoreSessionToken)
+        let settings = try ContentObjects.Settings(configuration, text, cluster: bootstrap.cluster)
         return try ContentObjects(settings, clock: clock, logger: logger)
     }
 

@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import FerryEngine
 import FerryStore
 import Glibc
 import Logging
@@ -30,6 +31,7 @@ package func check(_ configuration: Configuration, rows: Bool, json: Bool) -> In
     findings += ((try? paths.exposed() + paths.unwritable()) ?? []).map {
         Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
     }
+    findings += checkContentStore(configuration)
     findings += checkDatabase(configuration, rows: rows)
     if json {
         var writer = JSONWriter()
@@ -92,6 +94,20 @@ private func checkDisk(_ configuration: Configuration) -> Finding {
             name: "disk", isPassed: free.allSatisfy { $0 > 64 << 20 }, detail: texts.joined(separator: ", "))
     } catch {
         return Finding(name: "disk", isPassed: false, detail: "\(error)")
+    }
+}
+
+/// Asks the bucket of the content store for an object. No finding without a bucket.
+private func checkContentStore(_ configuration: Configuration) -> [Finding] {
+    guard case .bucket(let text) = configuration.contentStore else { return [] }
+    let name = "content store"
+    do {
+        // The object need not exist, so the name of the cluster does not matter.
+        let settings = try ContentObjects.Settings(configuration, text, cluster: "check")
+        let problem = try ContentObjects.problem(with: settings, clock: DatabaseClock())
+        return [Finding(name: name, isPassed: problem == nil, detail: problem ?? "\(text) responds")]
+    } catch {
+        return [Finding(name: name, isPassed: false, detail: "\(error)")]
     }
 }
 

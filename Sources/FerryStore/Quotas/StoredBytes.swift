@@ -22,7 +22,7 @@ extension StoreContext {
         let quotas = configuration.quotas
         let tenants = quotas.storageTenants
         guard !tenants.isEmpty else { return }
-        quotas.beginStorageReading()
+        let earlier = quotas.beginStorageReading()
         // Both statements see the same ends of jobs.
         let (stored, ended) = try connection.transaction {
             connection throws(PostgresError) -> ([String: Int64], [JobID]) in
@@ -38,8 +38,22 @@ extension StoreContext {
             }
             let jobs = quotas.jobsOfStorageReading
             guard !jobs.isEmpty else { return (stored, []) }
-            return (stored, try connection.execute(Statements.endedJobs, .identifiers(jobs)).identifiers())
+            return (stored, try Self.ended(jobs, since: earlier, &connection))
         }
         quotas.apply(stored: stored, finished: Set(ended))
+    }
+
+    /// Returns which of the jobs have ended, as the transaction sees it. `earlier`: jobs that had begun before
+    /// it. It may not see a later one at all.
+    private static func ended(
+        _ jobs: [JobID], since earlier: Set<JobID>, _ connection: inout Connection
+    ) throws(PostgresError) -> [JobID] {
+        let ended: [JobID] = try connection.execute(Statements.endedJobs, .identifiers(jobs)).identifiers()
+        let later = ended.filter { !earlier.contains($0) }
+        guard !later.isEmpty else { return ended }
+        var parameters = Parameters.identifiers(later)
+        parameters.append(text: nil as String?)
+        let known: [JobID] = try connection.execute(Statements.knownJobs, parameters).identifiers()
+        return ended.filter { earlier.contains($0) || known.contains($0) }
     }
 }

@@ -42,7 +42,7 @@ import Testing
         try writeFile(path, Self.bytes)
         let content = try open(job, fixture)
         #expect(content.isKnown && content.byteCount == 1_000 && read(content) == Self.bytes)
-        fixture.places.removeContent(of: job)
+        fixture.places.removeContent(of: job, at: .managedFile)
         #expect(eventually { access(path, F_OK) != 0 })
         #expect(throws: TransferError.self) { try open(job, fixture) }
         // What was opened before is still there.

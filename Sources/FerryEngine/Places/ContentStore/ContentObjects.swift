@@ -26,16 +26,37 @@ package final class ContentObjects: Place {
 
     let client: ContentClient
     private let uploads: ContentUploads
-    /// For short requests, which do not wait for uploads.
+    /// For short requests, which do not wait for others.
     private let threads: ContentThreads
+    /// For the copying of objects to files.
+    private let copies: ContentThreads
     private let stopping = StopSignal()
 
     /// Starts threads. Throws if libcurl cannot be used.
     package init(_ settings: Settings, clock: any WallClock, logger: Logger) throws {
         client = try ContentClient(settings.bucket, key: settings.key, clock: clock, logger: logger)
         uploads = ContentUploads(client)
-        threads = ContentThreads(name: "content-in", count: 4)
+        threads = ContentThreads(name: "content", count: 4)
+        copies = ContentThreads(name: "content-in", count: 4)
         uploads.look()
+    }
+
+    /// Returns why a bucket cannot be used, as its store tells; `nil` if it can. Blocks. Throws if libcurl
+    /// cannot be used.
+    package static func problem(with settings: Settings, clock: any WallClock) throws -> String? {
+        let logger = Logger(label: "check", factory: { _ in SwiftLogNoOpLogHandler() })
+        let client = try ContentClient(settings.bucket, key: settings.key, clock: clock, logger: logger)
+        defer { client.stop() }
+        do throws(ContentClient.Failure) {
+            // The page need have no objects.
+            var request = ContentClient.Request("GET", nil)
+            request.query = "list-type=2&max-keys=1&prefix=\(percentEncoded(client.bucket.prefix))"
+            _ = try client.send(request)
+            return nil
+        } catch {
+            if case .unavailable(let reason) = error { return reason }
+            return nil
+        }
     }
 
     package var isAvailable: Bool { client.isAvailable }
@@ -162,10 +183,12 @@ package final class ContentObjects: Place {
         }
     }
 
-    /// Does work on a thread of the content store. It may block. Returns `false`, and drops the work, after
+    /// Does work that copies objects to files, and may block. Returns `false`, and drops the work, after
     /// `stop`.
-    @discardableResult
-    func run(_ work: @escaping @Sendable () -> Void) -> Bool { threads.run(work) }
+    func runCopying(_ work: @escaping @Sendable () -> Void) -> Bool { copies.run(work) }
+
+    /// Does work that sends objects, and may block. Returns `false`, and drops the work, after `stop`.
+    func runSending(_ work: @escaping @Sendable () -> Void) -> Bool { uploads.run(work) }
 
     // MARK: Place
 
@@ -197,6 +220,7 @@ package final class ContentObjects: Place {
         stopping.set()
         uploads.stop()
         threads.stop()
+        copies.stop()
         client.stop()
     }
 }

@@ -24,37 +24,46 @@ struct ContentUpload: Sendable {
 }
 
 /// The threads of the content store, which send contents: small ones with one request, others in parts, each
-/// of which is in memory while it is sent. While the store cannot be used, contents are refused at once, and
-/// one of the threads looks whether it answers again.
+/// of which is in memory while it is sent. Small ones have threads of their own: a request takes as long as
+/// the store is far away. While the store cannot be used, contents are refused at once, and one of the threads
+/// looks whether it answers again.
 final class ContentUploads: Sendable {
     /// Bytes of a part, unless there would be too many of them.
     static let partByteCount: Int64 = 8 << 20
-    /// Contents that are sent at once.
-    private static let threadCount = 8
+    /// Bytes of a small content at most.
+    private static let smallByteCount: Int64 = 1 << 20
+    /// Small contents, and parts of others, that are sent at once.
+    private static let (smallThreadCount, threadCount) = (16, 4)
     /// Milliseconds between two requests that look whether the store answers again.
     private static let lookInterval: Int32 = 2_000
 
     private let client: ContentClient
     private let threads: ContentThreads
+    private let smallThreads: ContentThreads
     private let stopping = StopSignal()
     private let isLooking = Atomic<Bool>(false)
 
     /// Starts the threads.
     init(_ client: ContentClient) {
         self.client = client
-        threads = ContentThreads(name: "content-out", count: Self.threadCount)
+        threads = ContentThreads(name: "content-big", count: Self.threadCount)
+        smallThreads = ContentThreads(name: "content-out", count: Self.smallThreadCount)
     }
 
     /// Ends the running requests of this object, and the threads. What waits is refused.
     func stop() {
         stopping.set()
         threads.stop()
+        smallThreads.stop()
     }
+
+    /// Does work on one of the threads for large contents. Returns `false`, and drops the work, after `stop`.
+    func run(_ work: @escaping @Sendable () -> Void) -> Bool { threads.run(work) }
 
     /// Looks again and again whether the store can be used, until it can.
     func look() {
         guard !isLooking.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        threads.run { [self] in
+        smallThreads.run { [self] in
             defer { isLooking.store(false, ordering: .releasing) }
             repeat {
                 // The client notes the outcome.
@@ -66,6 +75,7 @@ final class ContentUploads: Sendable {
     /// Sends a content. `done` is called once, on one of the threads: with the failure, or with `nil` as soon
     /// as the store has the whole object.
     func add(_ upload: ContentUpload, _ done: @escaping @Sendable (TransferError?) -> Void) {
+        let threads = upload.byteCount <= Self.smallByteCount ? smallThreads : threads
         let isTaken = threads.run { [self] in
             guard client.isAvailable, !upload.stop.isSet, !stopping.isSet else {
                 return done(.contentStoreUnavailable)

@@ -94,7 +94,7 @@ struct LocalFileOpening {
                     return finish(found, nil)
                 }
                 // An attempt on another node may have left bytes in the content store.
-                let isTaken = objects.run {
+                let isTaken = objects.runCopying {
                     do throws(TransferError) {
                         try objects.fetchPieces(into: destination, place.space)
                         let found = destination.takeOver(identity: identity, withGaps: withGaps)

@@ -17,7 +17,7 @@ extension ContentObjects {
         return pieces
     }
 
-    /// Pieces of a job that are looked at, at most: 16 TiB of bytes.
+    /// Pieces of a job that are looked at, at most: 8 TB of bytes.
     private static let pieceCountMax = 1_000_000
 
     /// Sends a piece. Returns `false` if that has failed. Blocks.

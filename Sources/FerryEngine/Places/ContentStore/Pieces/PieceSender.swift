@@ -20,7 +20,7 @@ final class PieceSender: Sendable {
     }
 
     /// Bytes of a piece, except of the last one.
-    static let pieceByteCount: Int64 = 16 << 20
+    static let pieceByteCount: Int64 = 8 << 20
 
     private let objects: ContentObjects
     private let job: JobID
@@ -82,7 +82,7 @@ final class PieceSender: Sendable {
             return !state.isRunning
         }
         guard begins else { return }
-        let isTaken = objects.run { [self] in
+        let isTaken = objects.runSending { [self] in
             while let work = next() { work() }
         }
         // The store has stopped: whoever waits goes on without it.

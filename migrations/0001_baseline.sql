@@ -1529,6 +1529,19 @@ CREATE TABLE operations (
 );
 INSERT INTO operations DEFAULT VALUES;
 
+-- One row: the sweeps of the content store, if that is a bucket. The store has a generation too, in an object
+-- (ContentGeneration in the source). If it is higher than this one, this database was restored.
+CREATE TABLE content_store (
+    -- Each sweep raises it, here before in the store.
+    generation bigint NOT NULL DEFAULT 0,
+    -- When the last sweep began; null: none has.
+    swept_at timestamptz,
+    is_only boolean NOT NULL DEFAULT true,
+    CONSTRAINT content_store_pkey PRIMARY KEY (is_only),
+    CONSTRAINT content_store_has_one_row CHECK (is_only)
+);
+INSERT INTO content_store DEFAULT VALUES;
+
 -- Keys, settings and audit ----------------------------------------------------------------------------------
 
 CREATE TYPE key_role AS ENUM ('viewer', 'client', 'admin');

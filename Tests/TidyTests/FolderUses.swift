@@ -105,6 +105,7 @@ enum FolderUses {
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),
                 ("Uploads", ["Connection", "Signals", "Requests"]),
+                ("ContentStore", ["Connection", "Requests"]),
                 (
                     "Jobs",
                     [
@@ -154,7 +155,8 @@ enum FolderUses {
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
                         "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting", "Submit",
-                        "Groups", "Uploads", "Jobs", "BulkOperations", "Schedules", "Retention", "Admin",
+                        "Groups", "Uploads", "ContentStore", "Jobs", "BulkOperations", "Schedules",
+                        "Retention", "Admin",
                         "Cluster", "Dispatch",
                     ]
                 ),

@@ -31,6 +31,7 @@ package final class Store: Sendable {
     package let keys: KeyCommands
     package let operators: OperatorCommands
     package let audit: AuditCommands
+    package let contentStore: ContentStoreCommands
     package let status: StatusQueries
     package let peers: PeerDirectory
     package let deliveries: DeliveryOutbox
@@ -128,6 +129,7 @@ package final class Store: Sendable {
         webhooks = WebhookCommands(commands, reads, queries: deliveryQueries, context, signals)
         keys = KeyCommands(commands, reads, node: configuration.node)
         audit = AuditCommands(commands, reads)
+        contentStore = ContentStoreCommands(commands, reads)
         status = StatusQueries(reads, context)
         peers = PeerDirectory(reads, nodeState, leaseSeconds: configuration.leaseSeconds)
 

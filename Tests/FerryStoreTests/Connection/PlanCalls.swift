@@ -88,8 +88,8 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + bulkOperations + claim + connection + deliveries + events + groups + uploads + finish + hosts
-        + jobs
+        admin + bulkOperations + claim + connection + contentStore + deliveries + events + groups + uploads
+        + finish + hosts + jobs
         + leases + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
@@ -221,6 +221,18 @@ struct PlanCall {
         writer(Statements.notify, "'ferry'"),
         writer(Statements.setShard, "'shard'"),
         writer(Statements.tryLock, "1"),
+    ]
+
+    private static let contentStore: [PlanCall] = [
+        command(Statements.acceptContentStore, "7"),
+        command(Statements.claimContentSweep, "0, 3600"),
+        read(Statements.readContentStore),
+        read(
+            Statements.unusedContents,
+            """
+            ARRAY[history_id(1), history_id(4200001), history_id(9000000), NULL],
+            ARRAY[NULL, NULL, NULL, history_id(1)], '{a,NULL,a,a}'
+            """),
     ]
 
     private static let deliveries: [PlanCall] = [

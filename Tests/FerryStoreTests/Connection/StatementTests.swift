@@ -49,7 +49,7 @@ struct StatementTests {
         // What operators and clients set up, what is only added to, and what is replaced as a whole.
         #expect(
             standard.isSubset(of: [
-                "api_keys", "audit", "finished_jobs_rest", "operations", "rejected_events",
+                "api_keys", "audit", "content_store", "finished_jobs_rest", "operations", "rejected_events",
                 "schema_migrations", "session_configurations", "session_epoch", "settings",
                 "tenant_limits", "webhooks",
             ]), "\(standard)")

@@ -38,6 +38,8 @@ extension Statements {
         advanceUpload, completeUpload, createUpload, deleteUpload, knownUploads, listLocalUploads,
         listUploads, moveUpload, prepareUploads, readNamedUpload,
         readUpload, removeExpiredUploads, restartUpload,
+        // ContentStore
+        acceptContentStore, claimContentSweep, readContentStore, unusedContents,
         // Finish
         finishJobs, nextExpiry, tellJobs,
         // Hosts

@@ -20,6 +20,7 @@ struct DispatcherState {
     private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [AttemptEnding] = []
+    private var commitWaits = CommitWaits()
     /// Bytes of the attempts of `endings` that count for their tenants.
     private var transfers: [JobID: AttemptTransfer] = [:]
     /// Those of `endings` whose tenants have a limit of stored bytes.
@@ -141,6 +142,7 @@ struct DispatcherState {
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
         case .dependencies: dependents.note()
+        case .whenCommitted(let done): commitWaits.add(done, after: endings.count)
         case .connectionFree(let origin): queue.note(closedAt: origin)
         }
     }
@@ -328,6 +330,7 @@ struct DispatcherState {
         let claims = outcome.claims.jobs
         recentResults.commit(outcome.finished, at: now)
         endings.removeFirst(transaction.endings.count)
+        commitWaits.noteCommit(of: transaction.endings.count)
         for transfer in transaction.transfers {
             transfers[transfer.job] = nil
             context.configuration.quotas.note(

@@ -23,6 +23,8 @@ package final class JobDispatcher: ResultSink, RequestMarker {
         case connectionFree(String)
         /// Jobs have ended that others depend on, or jobs were submitted that depend on others.
         case dependencies
+        /// To be called once all results that came before are committed.
+        case whenCommitted(@Sendable () -> Void)
     }
 
     private let queueState: QueueState
@@ -107,6 +109,10 @@ package final class JobDispatcher: ResultSink, RequestMarker {
     package func takeBackSlot(of attempt: Attempt, isEarly: Bool) {
         context.configuration.slots.takeBack(for: attempt.tenant, isEarly: isEarly)
     }
+
+    /// Calls `done` on the dispatcher's thread once all results that were recorded before are committed.
+    /// Never calls it if the node stops before that.
+    package func whenCommitted(_ done: @escaping @Sendable () -> Void) { mailbox.send(.whenCommitted(done)) }
 
     func send(_ message: Message) { mailbox.send(message) }
 

@@ -25,6 +25,7 @@ package final class ContentObjects: Place {
     }
 
     let client: ContentClient
+    package let counts = ContentCounts()
     private let uploads: ContentUploads
     /// For short requests, which do not wait for others.
     private let threads: ContentThreads
@@ -61,6 +62,9 @@ package final class ContentObjects: Place {
 
     package var isAvailable: Bool { client.isAvailable }
 
+    /// Looks whether the store can be used again. To be called after a request has failed.
+    func look() { if !isAvailable { uploads.look() } }
+
     // MARK: Keys
 
     /// Returns a new key for the content of an attempt. It is never used again, also if the database is set
@@ -71,20 +75,6 @@ package final class ContentObjects: Place {
 
     /// Returns a new key for the bytes of a staged upload.
     static func key(for upload: UploadID) -> String { "uploads/\(upload)/\(hexEncoded(randomBytes(8)))" }
-
-    /// The job that a key belongs to, as a content or as a piece of one; `nil` for other keys.
-    static func job(of key: String) -> JobID? {
-        let parts = key.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 3 || PieceKey(key) != nil, parts[0] == "jobs" else { return nil }
-        return JobID(String(parts[1]))
-    }
-
-    /// The staged upload that a key belongs to; `nil` for other keys.
-    static func upload(of key: String) -> UploadID? {
-        let parts = key.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 3, parts[0] == "uploads" else { return nil }
-        return UploadID(String(parts[1]))
-    }
 
     // MARK: Contents
 
@@ -125,7 +115,7 @@ package final class ContentObjects: Place {
         _ failure: ContentClient.Failure, _ key: String
     ) -> TransferError {
         guard case .missing = failure else {
-            uploads.look()
+            look()
             return .contentStoreUnavailable
         }
         var request = ContentClient.Request("GET", key)
@@ -133,11 +123,17 @@ package final class ContentObjects: Place {
         do throws(ContentClient.Failure) {
             _ = try client.send(request, stopping)
             // It has another length.
-            return .contentMissing
+            return missing()
         } catch {
-            if case .missing = error { return .contentMissing }
+            if case .missing = error { return missing() }
+            look()
             return .contentStoreUnavailable
         }
+    }
+
+    private func missing() -> TransferError {
+        counts.noteMissing()
+        return .contentMissing
     }
 
     /// Returns an address at which whoever has it gets the content for a while, with these fields of the
@@ -170,7 +166,7 @@ package final class ContentObjects: Place {
             } catch {
                 throw unavailable(error, key)
             }
-            guard body.count == Int(end - offset) else { throw .contentMissing }
+            guard body.count == Int(end - offset) else { throw missing() }
             try file.write(body, at: offset)
             offset = end
         }
@@ -178,8 +174,13 @@ package final class ContentObjects: Place {
 
     /// Removes an object, soon. If that fails, the sweep removes it later.
     package func remove(_ key: String) {
-        threads.run { [client, stopping] in
-            if client.isAvailable { _ = try? client.send(.init("DELETE", key), stopping) }
+        threads.run { [self] in
+            guard isAvailable else { return }
+            do throws(ContentClient.Failure) {
+                _ = try client.send(.init("DELETE", key), stopping)
+            } catch {
+                look()
+            }
         }
     }
 

@@ -24,17 +24,12 @@ struct PieceTests {
     func keys() throws {
         let key = key(16..<32)
         #expect(key.text == "jobs/\(job)/pieces/1-a/c/16-32" && PieceKey(key.text) == key)
-        #expect(ContentObjects.job(of: key.text) == job)
         let others = [
             "", "jobs/\(job)/1-a", "jobs/\(job)/pieces/1-a/c/16", "jobs/\(job)/pieces/1-a/c/32-16",
             "jobs/\(job)/pieces/1-a/c/-1-16", "jobs/x/pieces/1-a/c/0-16", "uploads/\(job)/pieces/1-a/c/0-16",
             "jobs/\(job)/pieces/1-a/c/0-16/", "generation",
         ]
         for other in others { #expect(PieceKey(other) == nil, "\(other)") }
-        #expect(ContentObjects.job(of: "jobs/\(job)/1-a") == job && ContentObjects.job(of: "jobs/x/1") == nil)
-        let upload = UploadID(high: 3, low: 4)
-        #expect(ContentObjects.upload(of: ContentObjects.key(for: upload)) == upload)
-        #expect(ContentObjects.upload(of: "jobs/\(upload)/a") == nil)
     }
 
     @Test("pieces follow one another from byte 0 on, as far as there is no gap")

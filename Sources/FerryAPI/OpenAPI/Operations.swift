@@ -30,7 +30,7 @@ extension Operation {
         case .readWindows, .changeWindows, .createKey, .listKeys, .readKey, .revokeKey, .readStatus,
             .listNodes, .readLimits, .changeLimits, .pauseService, .resumeService, .drainNode, .resumeNode,
             .listTenants, .readTenantLimits, .replaceTenantLimits, .listAudit, .listHosts, .readHost,
-            .changeHost:
+            .changeHost, .readContentStore, .acceptContentStore:
             "admin"
         case .live, .ready, .metrics, .openapi, .docs: "service"
         }
@@ -367,6 +367,14 @@ extension Operation {
                     + "is 503, until it is resumed or restarted",
                 "The node.", "Node")
         case .resumeNode: command("Resume a node that drains", "The node.", "Node")
+        case .readContentStore:
+            OperationDescription(
+                "Read the state of the content store", [], nil,
+                .init(200, "The state, as this node sees it.", json("ContentStore")))
+        case .acceptContentStore:
+            OperationDescription(
+                "Accept that the database was restored: the content store is swept again", [], .empty,
+                .init(200, "The new state.", json("ContentStore")), problems: [409])
         default:
             OperationDescription(
                 "Read the state of the service", [], nil,

@@ -10,7 +10,7 @@ let componentSchemas: [JSON.Member] = {
         ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
         BulkOperation.self, BulkDryRun.self, JobSummary.self, JobGroup.self, StagedUpload.self,
-        ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
+        ShownNewKey.self, Pause.self, ShownContentStore.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.add(TenantLimits.self, .response)
     schemas.addPage(of: ShownJob.self, "JobList", "jobs", "newest first")

@@ -58,6 +58,8 @@ package struct APIPorts: Sendable {
     package var id = NodeID(high: 0, low: 0)
     /// The files of staged uploads on this node; `nil` if it transfers no files.
     package var uploads: (any UploadFiles)?
+    /// The sweeps of the content store; `nil` if contents are files of the nodes.
+    package var contentStore: (any ContentStoreControl)?
     /// Opens the files of succeeded jobs.
     let content: any ContentStore
     /// Current time for identifiers and timestamps.

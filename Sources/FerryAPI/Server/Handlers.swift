@@ -26,6 +26,7 @@ final class Handlers: Sendable {
     let keys: KeyHandlers
     let serviceControl: ServiceControlHandlers
     let tenantLimits: TenantLimitHandlers
+    let contentStore: ContentStoreHandlers
     let audit: AuditTrail
     let probes: ProbeHandlers
     let documents = DocumentHandlers()
@@ -76,6 +77,7 @@ final class Handlers: Sendable {
         keys = KeyHandlers(ports, identifiers, table)
         serviceControl = ServiceControlHandlers(ports)
         tenantLimits = TenantLimitHandlers(ports.store.tenantLimits)
+        contentStore = ContentStoreHandlers(ports)
         self.audit = audit
         probes = ProbeHandlers(ports)
     }

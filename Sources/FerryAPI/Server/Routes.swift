@@ -66,7 +66,7 @@ enum Operation: String, Sendable, CaseIterable {
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
     case pauseService, resumeService, drainNode, resumeNode, listTenants, readTenantLimits,
-        replaceTenantLimits, listAudit
+        replaceTenantLimits, listAudit, readContentStore, acceptContentStore
     case listHosts, readHost, changeHost
     case live, ready, metrics, openapi, docs
 }
@@ -246,6 +246,10 @@ private let operatorRoutes: [Route] = [
     Route(.readTenantLimits, "GET", "/v1/admin/tenants/{tenant}/limits", .admin) { $0.tenantLimits.read },
     Route(.replaceTenantLimits, "PUT", "/v1/admin/tenants/{tenant}/limits", .admin, .upTo(4_096)) {
         $0.tenantLimits.replace
+    },
+    Route(.readContentStore, "GET", "/v1/admin/content-store", .admin) { $0.contentStore.read },
+    Route(.acceptContentStore, "POST", "/v1/admin/content-store/accept", .admin, .upTo(4_096)) {
+        $0.contentStore.accept
     },
     Route(.listAudit, "GET", "/v1/admin/audit", .admin) { $0.audit.list },
     Route(.live, "GET", "/livez", nil) { $0.probes.live },

@@ -8,7 +8,7 @@ package struct Admin: ParsableCommand {
         subcommands: [
             Status.self, Nodes.self, Tenants.self, AdminHosts.self, Limits.self, Windows.self,
             Keys.self, Audit.self,
-            Pause.self, Resume.self, Drain.self,
+            Pause.self, Resume.self, Drain.self, AdminContentStore.self,
         ])
 
     package init() {}

@@ -71,8 +71,12 @@ extension Admin {
 }
 
 /// Sends a request with an empty object and prints the response.
-private func order(_ path: String, _ client: ClientOptions) throws {
-    let response = try client.service().send("POST", path, body: Array("{}".utf8))
+func order(_ path: String, _ client: ClientOptions) throws {
+    try printMembers(of: client.service().send("POST", path, body: Array("{}".utf8)), client)
+}
+
+/// Prints the members of a response, one a line.
+func printMembers(of response: ServiceClient.Response, _ client: ClientOptions) throws {
     if client.json { return try Console.current.data(json: response.bytes) }
     for (name, value) in leaves(response.json) {
         try Console.current.data(line: "\(name):".padded(to: 44) + value)

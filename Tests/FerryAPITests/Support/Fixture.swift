@@ -57,7 +57,7 @@ final class Fixture: Sendable {
     init(
         rateLimit: RateLimit = RateLimit(), readiness: [ReadinessCheck] = [.init("database", isOK: true)],
         bodyBytesMax: Int = Limits.bodyBytesMax, store: MemoryStore = MemoryStore(),
-        egress: EgressPolicy = EgressPolicy()
+        egress: EgressPolicy = EgressPolicy(), contentStore: (any ContentStoreControl)? = nil
     ) {
         self.store = store
         var ports = APIPorts(
@@ -66,6 +66,7 @@ final class Fixture: Sendable {
             arriving: arrivals, clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
         ports.quotas = quotas
+        ports.contentStore = contentStore
         ports.metrics = { Array("# HELP a b\n".utf8) }
         ports.running = { store.state.withLock { $0.running } }
         ports.progress = { job in

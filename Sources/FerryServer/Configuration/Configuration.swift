@@ -98,6 +98,8 @@ package struct Configuration: Sendable {
     package var contentStoreAccessKeyID: String?
     package var contentStoreSecretAccessKey: String?
     package var contentStoreSessionToken: String?
+    /// Age in seconds from which unused objects of the content store are removed.
+    package var contentStoreUnusedSeconds: Double
     /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
@@ -169,6 +171,9 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_CONTENT_STORE_SESSION_TOKEN", "session token of that key, if it is a temporary one", "",
             isSecret: true),
+        Setting(
+            "FERRY_CONTENT_STORE_UNUSED_SECONDS",
+            "seconds after which an unused object of the bucket is removed", "604800"),
         Setting("FERRY_UPLOAD_MAX_BYTES", "bytes of one staged upload, 0 for no limit", "0"),
         Setting("FERRY_LOW_SPEED_LIMIT", "bytes a second below which a connection is given up", ""),
         Setting("FERRY_LOW_SPEED_TIME", "seconds below FERRY_LOW_SPEED_LIMIT until it is given up", ""),
@@ -240,6 +245,7 @@ extension Configuration {
         contentStoreAccessKeyID = source["FERRY_CONTENT_STORE_ACCESS_KEY_ID"]
         contentStoreSecretAccessKey = source["FERRY_CONTENT_STORE_SECRET_ACCESS_KEY"]
         contentStoreSessionToken = source["FERRY_CONTENT_STORE_SESSION_TOKEN"]
+        contentStoreUnusedSeconds = try read.number("FERRY_CONTENT_STORE_UNUSED_SECONDS", 1...315_360_000)
         let uploadBytes = Int64(try read.integer("FERRY_UPLOAD_MAX_BYTES", 0...(1 << 53)))
         uploadByteCountMax = uploadBytes == 0 ? nil : uploadBytes
         storageTimeout = try read.number("FERRY_STORAGE_TIMEOUT", 12...86_400)

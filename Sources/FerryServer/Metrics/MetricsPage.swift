@@ -38,6 +38,7 @@ final class MetricsPage: Sendable {
         page.add(.gauge, "ferry_ready", "1 if this node is ready.", parts.health.isReady ? 1 : 0)
         appendEngine(to: &page)
         appendStore(to: &page)
+        appendContentStore(to: &page)
         appendSchedules(to: &page)
         appendWebhooks(to: &page)
         if let requests = requests.withLock({ $0 }) { appendRequests(requests, to: &page) }
@@ -192,6 +193,26 @@ final class MetricsPage: Sendable {
             parts.store.hasBacklog ? 1 : 0)
         appendQueue(counts, to: &page)
         appendHosts(counts, to: &page)
+    }
+
+    /// Nothing if contents are files of the nodes.
+    private func appendContentStore(to page: inout PrometheusText) {
+        guard let objects = parts.places.objects else { return }
+        page.add(
+            .gauge, "ferry_content_store_available",
+            "1 if the content store has answered the last request of this node.",
+            objects.isAvailable ? 1 : 0)
+        page.add(
+            .gauge, "ferry_content_store_restored",
+            "1 if the database was restored: no object is removed until an operator accepts that.",
+            objects.counts.isRestored ? 1 : 0)
+        page.add(
+            .counter, "ferry_content_store_removed_total",
+            "Objects and incomplete multipart uploads removed because nothing needs them.",
+            objects.counts.removedCount)
+        page.add(
+            .counter, "ferry_content_missing_total",
+            "Reads of contents whose object the content store no longer has.", objects.counts.missingCount)
     }
 
     private func appendQueue(_ counts: StoreMetrics.Snapshot, to page: inout PrometheusText) {

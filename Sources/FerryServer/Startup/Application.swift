@@ -23,6 +23,7 @@ final class Application: Sendable {
     private let sweeper: Sweeper?
     private let uploadSweeper: UploadSweeper?
     private let uploadMover: UploadMover?
+    private let contentSweeper: ContentSweeper?
     private let logger: Logger
     /// Name of the part that `end` waits for.
     private let stopping = Mutex("")
@@ -47,6 +48,7 @@ final class Application: Sendable {
                 directory: StoragePaths(configuration).uploads,
                 clock: parts.clock, logger: logger)
         }
+        contentSweeper = parts.contentSweeper
         self.configuration = configuration
         self.parts = parts
         self.identity = identity
@@ -176,6 +178,11 @@ final class Application: Sendable {
         }
         let objects = try contentObjects(configuration, bootstrap, clock: clock, logger: logger)
         let places = Places(engineSettings, objects: objects, logger: logger)
+        let contentSweeper = objects.map {
+            ContentSweeper(
+                $0, store: store, unusedSeconds: configuration.contentStoreUnusedSeconds, clock: clock,
+                logger: logger)
+        }
         let engine: Engine? =
             configuration.roles.contains(.worker)
             ? try Engine(
@@ -189,9 +196,9 @@ final class Application: Sendable {
             let health = Health(
                 store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
             let parts = NodeParts(
-                node: identity.id, store: store, places: places, engine: engine, webhooks: webhooks,
-                health: health, slots: slots, budget: budget, memory: memory, box: box, clock: clock,
-                zones: zones, egress: egress)
+                node: identity.id, store: store, places: places, contentSweeper: contentSweeper,
+                engine: engine, webhooks: webhooks, health: health, slots: slots, budget: budget,
+                memory: memory, box: box, clock: clock, zones: zones, egress: egress)
             let server = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
                 own.add(.init(address, port: server.port))
@@ -214,6 +221,7 @@ final class Application: Sendable {
         sweeper?.start()
         uploadSweeper?.start()
         uploadMover?.start()
+        contentSweeper?.start()
         parts.health.becomeReady()
         let line = Array((json ? #"{"url":"\#(address)"}"# : "Ferry is ready on \(address)").utf8) + [0x0A]
         _ = write(STDOUT_FILENO, line, line.count)
@@ -239,6 +247,7 @@ final class Application: Sendable {
         sweeper?.stop()
         uploadSweeper?.stop()
         uploadMover?.stop()
+        contentSweeper?.stop()
         parts.store.drain()
         wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
         wait(for: "webhooks") { parts.webhooks?.stop() }

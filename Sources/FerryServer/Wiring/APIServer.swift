@@ -33,6 +33,7 @@ final class APIServer: Sendable {
             content: content, arriving: ArrivingFiles(engine: engine), clock: parts.clock,
             egress: parts.egress, waiters: waiters)
         ports.id = parts.node
+        ports.contentStore = parts.contentSweeper
         // A node without an engine takes no uploads.
         ports.uploads = engine.map { _ in parts.places.uploads }
         let key = box.key(for: NodeSignature.purpose)
@@ -136,6 +137,8 @@ struct NodeParts: Sendable {
     let node: NodeID
     let store: Store
     let places: Places
+    /// `nil` if contents are files of the nodes.
+    let contentSweeper: ContentSweeper?
     let engine: Engine?
     let webhooks: WebhookSender?
     let health: Health

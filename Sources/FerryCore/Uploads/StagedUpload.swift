@@ -1,5 +1,5 @@
-/// Bytes that a client has sent to Ferry, so that jobs can send them on. They are on the disk of one node, or,
-/// once they are complete, in an object of the content store.
+/// Bytes that a client has sent to Ferry, so that jobs can send them on. They are on the disk of one node, or
+/// in an object of the content store once they are complete.
 public struct StagedUpload: Sendable, Equatable {
     /// Identifier, which determines the path of the file.
     public let id: UploadID

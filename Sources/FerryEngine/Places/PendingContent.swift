@@ -2,7 +2,8 @@ import FerryCore
 
 /// Bytes that have come whole, and that their place can commit: from then on they are the content at their
 /// location. `Publication` calls the functions in their order, each at most once, on a thread of the place
-/// that may block. Bytes for the content store are only verified, sent, and put aside or removed. After `commit`, `putAside` or `abort` the content must not be used otherwise.
+/// that may block. Bytes for the content store are only verified, sent, and put aside or removed. After
+/// `commit`, `putAside` or `abort` the content must not be used otherwise.
 protocol PendingContent: AnyObject, Sendable {
     /// Number of bytes.
     var byteCount: Int64 { get }

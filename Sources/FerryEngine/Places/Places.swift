@@ -45,8 +45,9 @@ package struct Places: Sendable {
             objects: objects, key: ContentObjects.key(for: attempt), fileThreads: fileThreads)
     }
 
-    /// Opens the content that a job has left at a location, which is no object. Blocks. Throws `source_changed` if it is known to
-    /// be another one, `source_not_found` if there is none, and `storage_failed`.
+    /// Opens the content that a job has left at a location, which is no object. Blocks. Throws
+    /// `source_changed` if it is known to be another one, `source_not_found` if there is none, and
+    /// `storage_failed`.
     package func open(
         _ content: JobContent, at location: ContentLocation, of job: JobID, tenant: String
     ) throws(TransferError) -> OpenedContent {

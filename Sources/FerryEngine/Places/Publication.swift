@@ -27,7 +27,7 @@ final class Publication: Sendable {
         /// are removed there.
         let isInline: Bool
         let syncs: Bool
-        /// Where the content goes; `nil` for its place.
+        /// The object that the content becomes; `nil` for a content at its place.
         var object: ObjectTarget?
         /// Whether this node still holds the attempt's lease. Called right before the content is committed.
         let holdsLease: @Sendable () -> Bool

@@ -1,7 +1,7 @@
 import FerryCore
 import FerryEngine
 
-/// Where results without a destination and kept bodies are (`FERRY_CONTENT_STORE`).
+/// The place of results without a destination, and of kept bodies (`FERRY_CONTENT_STORE`).
 package enum ContentStoreSetting: Sendable, Equatable {
     /// Files of each node; `nil` for the directory of a node that names none.
     case files(directory: String?)

@@ -3,8 +3,8 @@ import FerryEngine
 import FerryStore
 import Sys
 
-/// Moves complete uploads from the disk of this node to the content store, which all nodes can read. An upload
-/// whose bytes the store does not take stays, and is tried again.
+/// Moves complete uploads from the disk of this node to the content store, which all nodes can read. An
+/// upload whose bytes the store does not take stays, and is tried again.
 final class UploadMover: Sendable {
     private static let milliseconds: Int32 = 2_000
     /// Seconds after the move for which the file stays: a job or a request may be about to open it.

@@ -43,8 +43,8 @@ extension StoreContext {
         quotas.apply(stored: stored, finished: Set(ended))
     }
 
-    /// Returns which of the jobs have ended, as the transaction sees it. `earlier`: jobs that had begun before
-    /// it. It may not see a later one at all.
+    /// Returns which of the jobs have ended, as the transaction sees it. `earlier`: jobs that had begun
+    /// before it. It may not see a later one at all.
     private static func ended(
         _ jobs: [JobID], since earlier: Set<JobID>, _ connection: inout Connection
     ) throws(PostgresError) -> [JobID] {

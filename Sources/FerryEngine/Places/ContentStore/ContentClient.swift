@@ -6,8 +6,8 @@ import Synchronization
 import Sys
 
 /// Sends requests to the bucket of the content store, signed with the key of the node's settings, and knows
-/// whether the store answers. Not subject to the egress rules, which are about the URLs of clients. Any
-/// thread.
+/// whether the store answers: while it does not, a thread asks it again and again. Not subject to the egress
+/// rules, which are about the URLs of clients. Any thread.
 final class ContentClient: Sendable {
     /// A request to the store.
     struct Request: Sendable {
@@ -29,7 +29,7 @@ final class ContentClient: Sendable {
         }
     }
 
-    /// Why a request has failed.
+    /// Reason for which a request has failed.
     enum Failure: Error, Sendable {
         /// The store has no such object, or no such multipart upload.
         case missing
@@ -41,7 +41,7 @@ final class ContentClient: Sendable {
 
     private struct State {
         var correction = StoreCorrection()
-        /// What the store has answered, while it cannot be used; `nil` while it can.
+        /// Reason for which the store cannot be used; `nil` while it can.
         var problem: String?
     }
 
@@ -51,6 +51,12 @@ final class ContentClient: Sendable {
     private let clock: any WallClock
     private let logger: Logger
     private let state = Mutex(State())
+    /// Gets a message when the store can no longer be used; closed by `stop`.
+    private let losses = Mailbox<Void>()
+    private let stopping = StopSignal()
+    private let watch = Mutex<Thread?>(nil)
+    /// Milliseconds between two requests that ask whether the store can be used again.
+    private static let watchInterval: Int32 = 2_000
     /// Requests of one call: the store may be busy for a moment, name another region, or the time of its
     /// clock.
     private static let tryCountMax = 5
@@ -59,16 +65,38 @@ final class ContentClient: Sendable {
     /// Milliseconds of a request with a body of 8 MiB at 270 kB a second.
     private static let timeout = 30_000
 
-    /// Starts a thread. Throws if libcurl cannot be used.
+    /// Starts threads. Throws if libcurl cannot be used.
     init(_ bucket: ContentBucket, key: AccessKey?, clock: any WallClock, logger: Logger) throws {
         self.bucket = bucket
         self.key = key
         self.clock = clock
         self.logger = logger
         loop = try CurlLoop(name: "content-store", keptConnections: 32)
+        let thread = Thread(name: "content-watch") { [self] in
+            while !losses.isClosed {
+                // The outcome is noted.
+                _ = try? send(.init("GET", ContentGeneration.key), stopping)
+                if isAvailable {
+                    _ = losses.wait(milliseconds: -1)
+                } else {
+                    _ = stopping.wait(milliseconds: Self.watchInterval)
+                }
+            }
+        }
+        watch.withLock { $0 = thread }
     }
 
-    func stop() { loop.stop() }
+    /// Ends all requests: those that run, and later ones. Waits for the threads.
+    func stop() {
+        losses.close()
+        stopping.set()
+        loop.stop()
+        let thread = watch.withLock { thread in
+            defer { thread = nil }
+            return thread
+        }
+        thread?.join()
+    }
 
     /// `false` after a failure, until a request succeeds again.
     var isAvailable: Bool { state.withLock { $0.problem == nil } }
@@ -81,6 +109,7 @@ final class ContentClient: Sendable {
         var request = request
         if request.sha256 == nil, let body = request.body { request.sha256 = hexEncoded(Digest.of(body)) }
         var failure = Failure.unavailable("")
+        guard !losses.isClosed else { throw .stopped }
         for pause in Self.pauses + [0] {
             do throws(Failure) {
                 let response = try once(request, stop)
@@ -91,9 +120,9 @@ final class ContentClient: Sendable {
                 guard case .unavailable = error else { throw error }
                 failure = error
             }
-            if pause == 0 || stop.wait(milliseconds: pause) { break }
+            if pause == 0 || losses.isClosed || stop.wait(milliseconds: pause) { break }
         }
-        if stop.isSet { throw .stopped }
+        if stop.isSet || losses.isClosed { throw .stopped }
         if case .unavailable(let reason) = failure { noteAnswer(reason) }
         throw failure
     }
@@ -203,6 +232,7 @@ final class ContentClient: Sendable {
             return state.problem
         }
         if let problem, before == nil {
+            losses.send(())
             logger.error("The content store cannot be used.", metadata: ["error": "\(problem)"])
         } else if problem == nil, before != nil {
             logger.notice("The content store can be used again.")
@@ -210,21 +240,32 @@ final class ContentClient: Sendable {
     }
 }
 
-/// Tells blocking requests to end. Any thread.
+/// Tells blocking requests to end. Any number of threads may wait for responses at once.
 final class StopSignal: Sendable {
-    private let mailbox = Mailbox<Never>()
-    private let running = Mutex<(request: RunningBufferedRequest, reply: Mailbox<Response?>)?>(nil)
-
     typealias Response = Result<BufferedRequest.Response, BufferedRequest.Failure>
+
+    private struct Running: Sendable {
+        let request: RunningBufferedRequest
+        let reply: Mailbox<Response?>
+    }
+
+    private struct State {
+        var running: [Int: Running] = [:]
+        var startedCount = 0
+    }
+
+    private let mailbox = Mailbox<Never>()
+    private let state = Mutex(State())
 
     var isSet: Bool { mailbox.isClosed }
 
-    /// Ends the wait for a response, and all later ones.
+    /// Ends the waits for responses, and all later ones.
     func set() {
         mailbox.close()
-        let running = running.withLock { $0 }
-        running?.request.cancel()
-        running?.reply.send(nil)
+        for one in state.withLock({ $0.running.values.map(\.self) }) {
+            one.request.cancel()
+            one.reply.send(nil)
+        }
     }
 
     /// Waits. Returns `true` if the signal was set.
@@ -233,12 +274,16 @@ final class StopSignal: Sendable {
         return mailbox.isClosed
     }
 
-    /// Sends a request and waits for its response; `nil` if the signal was set. One thread at a time.
+    /// Sends a request and waits for its response; `nil` if the signal was set.
     fileprivate func response(to request: BufferedRequest, on loop: CurlLoop) -> Response? {
         let reply = Mailbox<Response?>()
         let started = request.start(on: loop) { reply.send($0) }
-        running.withLock { $0 = (started, reply) }
-        defer { running.withLock { $0 = nil } }
+        let number = state.withLock { state in
+            state.startedCount += 1
+            state.running[state.startedCount] = Running(request: started, reply: reply)
+            return state.startedCount
+        }
+        defer { _ = state.withLock { $0.running.removeValue(forKey: number) } }
         if isSet { set() }
         return reply.wait(milliseconds: -1).first ?? nil
     }

@@ -39,7 +39,6 @@ package final class ContentObjects: Place {
         uploads = ContentUploads(client)
         threads = ContentThreads(name: "content", count: 4)
         copies = ContentThreads(name: "content-in", count: 4)
-        uploads.look()
     }
 
     /// Returns why a bucket cannot be used, as its store tells; `nil` if it can. Blocks. Throws if libcurl
@@ -61,9 +60,6 @@ package final class ContentObjects: Place {
     }
 
     package var isAvailable: Bool { client.isAvailable }
-
-    /// Looks whether the store can be used again. To be called after a request has failed.
-    func look() { if !isAvailable { uploads.look() } }
 
     // MARK: Keys
 
@@ -114,10 +110,7 @@ package final class ContentObjects: Place {
     private func unavailable(
         _ failure: ContentClient.Failure, _ key: String
     ) -> TransferError {
-        guard case .missing = failure else {
-            look()
-            return .contentStoreUnavailable
-        }
+        guard case .missing = failure else { return .contentStoreUnavailable }
         var request = ContentClient.Request("GET", key)
         request.headers = [.init("Range", "bytes=0-0")]
         do throws(ContentClient.Failure) {
@@ -126,7 +119,6 @@ package final class ContentObjects: Place {
             return missing()
         } catch {
             if case .missing = error { return missing() }
-            look()
             return .contentStoreUnavailable
         }
     }
@@ -175,12 +167,7 @@ package final class ContentObjects: Place {
     /// Removes an object, soon. If that fails, the sweep removes it later.
     package func remove(_ key: String) {
         threads.run { [self] in
-            guard isAvailable else { return }
-            do throws(ContentClient.Failure) {
-                _ = try client.send(.init("DELETE", key), stopping)
-            } catch {
-                look()
-            }
+            if isAvailable { _ = try? client.send(.init("DELETE", key), stopping) }
         }
     }
 
@@ -197,13 +184,15 @@ package final class ContentObjects: Place {
         if case .object = location { true } else { false }
     }
 
-    // No input reaches these: attempts receive their bytes into local files.
+    // No input reaches this: attempts receive their bytes into local files.
     func sink(for attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> any StreamSink {
         preconditionFailure("no attempt writes to an object")
     }
+    // No input reaches this either.
     func partsSink(for attempt: Attempt, on loop: EngineLoop) throws(TransferError) -> any PartsSink {
         preconditionFailure("no attempt writes to an object")
     }
+    // No input reaches this: `BodyAssembly` copies objects to files before it opens them.
     func source(of content: PlacedContent) throws(TransferError) -> any ByteSource {
         preconditionFailure("an object is copied to a file before it is sent")
     }
@@ -219,10 +208,10 @@ package final class ContentObjects: Place {
 
     func stop() {
         stopping.set()
+        client.stop()
         uploads.stop()
         threads.stop()
         copies.stop()
-        client.stop()
     }
 }
 

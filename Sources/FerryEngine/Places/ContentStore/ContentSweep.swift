@@ -62,10 +62,7 @@ package final class ContentSweep: Sendable {
 
     /// Returns the generation of the store; `nil` if it cannot be read.
     package func storeGeneration() -> Int64? {
-        guard client.isAvailable else {
-            objects.look()
-            return nil
-        }
+        guard client.isAvailable else { return nil }
         do throws(ContentClient.Failure) {
             return try ContentGeneration.read(client, stopping)
         } catch {
@@ -88,7 +85,7 @@ package final class ContentSweep: Sendable {
     private func note(_ failure: ContentClient.Failure) {
         guard case .unavailable(let reason) = failure else { return }
         // Of a store that cannot be used, the client logs that.
-        guard client.isAvailable else { return objects.look() }
+        guard client.isAvailable else { return }
         logger.error("The content store could not be swept.", metadata: ["error": "\(reason)"])
     }
 

@@ -2,7 +2,6 @@ import Curl
 import FerryCore
 import Glibc
 import OpenSSL
-import Synchronization
 import Sys
 
 /// A content on its way to the content store.
@@ -25,8 +24,7 @@ struct ContentUpload: Sendable {
 
 /// The threads of the content store, which send contents: small ones with one request, others in parts, each
 /// of which is in memory while it is sent. Small ones have threads of their own: a request takes as long as
-/// the store is far away. While the store cannot be used, contents are refused at once, and one of the threads
-/// looks whether it answers again.
+/// the store is far away. While the store cannot be used, contents are refused at once.
 final class ContentUploads: Sendable {
     /// Bytes of a part, unless there would be too many of them.
     static let partByteCount: Int64 = 8 << 20
@@ -34,14 +32,11 @@ final class ContentUploads: Sendable {
     private static let smallByteCount: Int64 = 1 << 20
     /// Small contents, and parts of others, that are sent at once.
     private static let (smallThreadCount, threadCount) = (16, 4)
-    /// Milliseconds between two requests that look whether the store answers again.
-    private static let lookInterval: Int32 = 2_000
 
     private let client: ContentClient
     private let threads: ContentThreads
     private let smallThreads: ContentThreads
     private let stopping = StopSignal()
-    private let isLooking = Atomic<Bool>(false)
 
     /// Starts the threads.
     init(_ client: ContentClient) {
@@ -60,18 +55,6 @@ final class ContentUploads: Sendable {
     /// Does work on one of the threads for large contents. Returns `false`, and drops the work, after `stop`.
     func run(_ work: @escaping @Sendable () -> Void) -> Bool { threads.run(work) }
 
-    /// Looks again and again whether the store can be used, until it can.
-    func look() {
-        guard !isLooking.exchange(true, ordering: .acquiringAndReleasing) else { return }
-        smallThreads.run { [self] in
-            defer { isLooking.store(false, ordering: .releasing) }
-            repeat {
-                // The client notes the outcome.
-                _ = try? client.send(.init("GET", ContentGeneration.key), stopping)
-            } while !client.isAvailable && !stopping.wait(milliseconds: Self.lookInterval)
-        }
-    }
-
     /// Sends a content. `done` is called once, on one of the threads: with the failure, or with `nil` as soon
     /// as the store has the whole object.
     func add(_ upload: ContentUpload, _ done: @escaping @Sendable (TransferError?) -> Void) {
@@ -84,7 +67,6 @@ final class ContentUploads: Sendable {
                 try send(upload)
                 done(nil)
             } catch {
-                if !client.isAvailable { look() }
                 done(error)
             }
         }
@@ -151,7 +133,7 @@ final class ContentUploads: Sendable {
     private func answer(
         _ request: ContentClient.Request, _ upload: ContentUpload
     ) throws(TransferError) -> BufferedRequest.Response {
-        // Why it failed is in the log.
+        // The reason is in the log.
         do throws(ContentClient.Failure) {
             return try client.send(request, upload.stop)
         } catch {

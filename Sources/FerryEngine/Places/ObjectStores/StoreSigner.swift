@@ -80,7 +80,7 @@ struct StoreSigner: Sendable {
         return "\(text)&X-Amz-Signature=\(signature(of: request, at: time))"
     }
 
-    /// What a signature is good for: the day, the region and the service.
+    /// The scope of a signature: the day, the region and the service.
     private func scope(at time: String) -> String {
         [String(time.prefix(8)), region, "s3", "aws4_request"].joined(separator: "/")
     }

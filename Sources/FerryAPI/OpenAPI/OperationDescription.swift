@@ -27,6 +27,10 @@ struct OperationDescription: Sendable {
 
         /// Response to `If-None-Match`.
         static let unchanged = Answer(304, "The object is unchanged.", nil, ["ETag"])
+
+        /// Response to `Prefer: redirect`.
+        static let redirected = Answer(
+            307, "The content is at the address in Location.", nil, ["Location", "Preference-Applied"])
     }
 
     /// The body of a request.

@@ -104,10 +104,7 @@ extension Operation {
                 ["Follow", "PreferRedirect", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
                 .init(200, "The whole content.", bytes, contentHeaders + ["Digest"]),
                 .init(206, "The range.", bytes, contentHeaders + ["Content-Range"]),
-                .unchanged,
-                .init(
-                    307, "The content is at the address in Location.", nil,
-                    ["Location", "Preference-Applied"]), problems: [409, 410, 416])
+                .unchanged, .redirected, problems: [409, 410, 416])
         case .readAttempts:
             OperationDescription(
                 "List a job's attempts with the timings of every request", [], nil,

@@ -17,10 +17,11 @@ extension Operation {
                 .unchanged, problems: [412])
         case .readUploadContent:
             OperationDescription(
-                "Fetch the bytes of a complete upload", ["Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
+                "Fetch the bytes of a complete upload",
+                ["PreferRedirect", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
                 .init(200, "The whole content.", bytes, contentHeaders + ["Digest"]),
                 .init(206, "The range.", bytes, contentHeaders + ["Content-Range"]),
-                .unchanged, problems: [409, 416])
+                .unchanged, .redirected, problems: [409, 410, 416])
         case .deleteUpload:
             OperationDescription(
                 "Delete a staged upload, also while it receives bytes", ["Force"], nil,

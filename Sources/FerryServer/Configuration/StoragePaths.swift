@@ -40,7 +40,10 @@ struct StoragePaths: Sendable {
     }
 
     /// Directories whose disks need free space.
-    var watched: [String] { [storageRoot, tenantStorageRoot, dataDirectory] }
+    var watched: [String] {
+        let isElsewhere = !managedFiles.hasPrefix(dataDirectory + "/")
+        return [storageRoot, tenantStorageRoot, dataDirectory] + (isElsewhere ? [managedFiles] : [])
+    }
 
     func root(of tenant: String) -> String {
         tenant == APIKey.defaultTenant ? storageRoot : "\(tenantStorageRoot)/\(tenant)/files"

@@ -87,7 +87,9 @@ private func checkDisk(_ configuration: Configuration) -> Finding {
         }
         unlink(probe)
         let free = try paths.watched.map(freeBytes)
-        let texts = zip(["files", "files of other tenants", "other data"], zip(free, paths.watched)).map {
+        let texts = zip(
+            ["files", "files of other tenants", "other data", "results"], zip(free, paths.watched)
+        ).map {
             "\($1.0 >> 20) MiB free for \($0) in \($1.1)"
         }
         return Finding(

@@ -48,12 +48,10 @@ extension StoreContext {
     private static func ended(
         _ jobs: [JobID], since earlier: Set<JobID>, _ connection: inout Connection
     ) throws(PostgresError) -> [JobID] {
-        let ended: [JobID] = try connection.execute(Statements.endedJobs, .identifiers(jobs)).identifiers()
-        let later = ended.filter { !earlier.contains($0) }
-        guard !later.isEmpty else { return ended }
-        var parameters = Parameters.identifiers(later)
-        parameters.append(text: nil as String?)
-        let known: [JobID] = try connection.execute(Statements.knownJobs, parameters).identifiers()
-        return ended.filter { earlier.contains($0) || known.contains($0) }
+        let rows = try connection.execute(Statements.endedJobs, .identifiers(jobs))
+        return (0..<rows.rowCount).compactMap { row in
+            let job: JobID = rows.identifier(row, 0)
+            return earlier.contains(job) || rows.bool(row, 1) ? job : nil
+        }
     }
 }

@@ -23,8 +23,11 @@ package struct ContentBucket: Sendable, Equatable {
         guard halves[0].hasPrefix("s3://") else {
             throw Invalid(message: "It is neither file: nor s3://bucket/prefix?endpoint=….")
         }
-        let names = halves[0].dropFirst(5).split(separator: "/", omittingEmptySubsequences: true)
-        guard let name = names.first else { throw Invalid(message: "It names no bucket.") }
+        let address = halves[0].dropFirst(5)
+        let names = address.split(separator: "/", omittingEmptySubsequences: true)
+        guard let name = names.first, address.first != "/" else {
+            throw Invalid(message: "It names no bucket.")
+        }
         var object = JobSpec.StoreObject()
         object.bucket = String(name)
         for parameter in halves.count > 1 ? halves[1].split(separator: "&") : [] {
@@ -53,8 +56,11 @@ package struct ContentBucket: Sendable, Equatable {
             }
         }
         let path = names.dropFirst().map(String.init) + [cluster]
-        guard path.allSatisfy({ $0 != "." && $0 != ".." && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } })
-        else { throw Invalid(message: "Its prefix has parts that are . or .., or that are not ASCII.") }
+        let isVisible = { (part: Substring) in part.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } }
+        guard names.allSatisfy({ $0 != "." && $0 != ".." && isVisible($0) }) else {
+            throw Invalid(
+                message: "Its bucket or prefix has parts that are . or .., or that are not visible ASCII.")
+        }
         prefix = path.joined(separator: "/") + "/"
         object.key = prefix
         guard prefix.utf8.count <= Self.prefixByteCountMax, object.url != nil else {

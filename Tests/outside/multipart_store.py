@@ -61,7 +61,7 @@ class MultipartStore(MemoryStore):
         names = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         number = int(names.get("partNumber", names.get("part-number-marker", 0)))
         if "uploads" in names:
-            kind = "create"
+            kind = "create" if request.method == "POST" else "unfinished"
         elif "partNumber" in names:
             kind = "part"
         elif "uploadId" in names:
@@ -85,6 +85,8 @@ class MultipartStore(MemoryStore):
                 answer = super().usual(request)
                 return self.spoil_after(kind, number, request) or answer
             identifier = names.get("uploadId", "")
+            if kind == "unfinished":
+                return self._unfinished(path, names.get("prefix", ""))
             if kind == "objects":
                 return self._objects(path, names.get("prefix", ""))
             if kind not in ("create", "look", "remove") and identifier not in self.uploads:
@@ -145,6 +147,14 @@ class MultipartStore(MemoryStore):
             keys = sorted(key.removeprefix(path) for key in self.objects if key.startswith(path + prefix))
         entries = "".join(f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" for key in keys)
         return Answer(200, body=f"<?xml version='1.0'?><ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode())
+
+    def _unfinished(self, path: str, prefix: str) -> Answer:
+        with self.lock:
+            found = [(one.path.removeprefix(path), identifier) for identifier, one in self.uploads.items()
+                     if one.path.startswith(path + prefix)]
+        entries = "".join(f"<Upload><Key>{key}</Key><UploadId>{identifier}</UploadId><Initiated>2026-01-01T00:00:00.000Z</Initiated></Upload>"
+                          for key, identifier in found)
+        return Answer(200, body=f"<?xml version='1.0'?><ListMultipartUploadsResult><IsTruncated>false</IsTruncated>{entries}</ListMultipartUploadsResult>".encode())
 
     def _remove(self, path: str, _identifier: str, _number: int, _request: Received) -> Answer:
         with self.lock:

@@ -271,7 +271,8 @@ extension EngineLoop {
         isInline: Bool = false, isRejection: Bool = false
     ) -> Publication {
         let (state, context, key) = (state, context, AttemptKey(ended.attempt))
-        let object = isInline ? nil : context.places.object(for: ended.attempt)
+        let objects = isInline ? nil : context.places.objects
+        let object = objects.flatMap { _ in context.places.object(for: ended.attempt) }
         return Publication(
             Publication.Plan(
                 content: content, digests: digests, verified: verified, isInline: isInline,

@@ -91,14 +91,17 @@ final class RunningAttempt {
     }
 
     func handle(_ event: AttemptMachine.Event) {
-        guard var event = exchanges.revise(event) else { return }
-        // No request is sent for bytes that would have no place.
-        if case .prepared = event, attempt.spec.storesFile, attempt.spec.storesBytes,
-            let objects = context.places.objects, !objects.isAvailable
-        {
-            event = .preparationFailed(.contentStoreUnavailable)
+        guard let event = exchanges.revise(event) else { return }
+        if context.places.objects != nil, case .prepared = event, isWithoutPlace {
+            for action in machine.handle(.preparationFailed(.contentStoreUnavailable)) { perform(action) }
+        } else {
+            for action in machine.handle(event) { perform(action) }
         }
-        for action in machine.handle(event) { perform(action) }
+    }
+
+    /// Whether the content store that the bytes would go to is away: no request is sent for them then.
+    private var isWithoutPlace: Bool {
+        attempt.spec.storesFile && attempt.spec.storesBytes && context.places.objects?.isAvailable == false
     }
 
     private func perform(_ action: AttemptMachine.Action) {

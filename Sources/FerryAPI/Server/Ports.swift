@@ -58,8 +58,8 @@ package protocol OpenContent: ReadableContent {
     /// Returns a descriptor of the regular file that has the bytes, which the caller owns and closes; `nil`
     /// if there is no such file on this node, or no descriptor is left.
     func file() -> Int32?
-    /// Returns a URL at which whoever has it gets the bytes for a while, with these fields of the response;
-    /// `nil` if there is none.
+    /// Returns a URL that gives the bytes without a key for a while, with these fields of the response; `nil`
+    /// if there is none.
     func presignedURL(mediaType: String, disposition: String) -> String?
 }
 

@@ -184,7 +184,7 @@ final class ContentClient: Sendable {
                 at: clock.now() + correction.clockOffset)
     }
 
-    /// Returns an address that gives everyone the object for so many seconds; `nil` if the node has no key.
+    /// Returns a URL that gives the object without a key for so many seconds; `nil` if the node has no key.
     /// `query`: percent-encoded parameters of the request.
     func presignedURL(of key: String, query: String, seconds: Int) -> String? {
         let correction = state.withLock { $0.correction }

@@ -128,7 +128,7 @@ package final class ContentObjects: Place {
         return .contentMissing
     }
 
-    /// Returns an address at which whoever has it gets the content for a while, with these fields of the
+    /// Returns a URL that gives the content without a key for `presignedSeconds`, with these fields of the
     /// response; `nil` if the node has no key.
     package func presignedURL(of key: String, mediaType: String, disposition: String) -> String? {
         client.presignedURL(

@@ -58,8 +58,8 @@ struct StoreSigner: Sendable {
         return added + [.init("Authorization", authorization)]
     }
 
-    /// Returns the URL of an object with a signature in its query: whoever has it may get the object for so
-    /// many seconds. `query`: percent-encoded parameters; empty for none.
+    /// Returns the URL of an object with a signature in its query, with which a client without a key gets the
+    /// object for so many seconds. `query`: percent-encoded parameters; empty for none.
     func presignedURL(_ url: WebURL, query: String, seconds: Int, at date: Timestamp) -> String? {
         let time = date.basicText
         let names = SignedFields([], host: url).names

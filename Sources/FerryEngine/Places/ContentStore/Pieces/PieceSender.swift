@@ -85,7 +85,7 @@ final class PieceSender: Sendable {
         let isTaken = objects.runSending { [self] in
             while let work = next() { work() }
         }
-        // The store has stopped: whoever waits goes on without it.
+        // The threads have ended: each work ends at once, and calls those that wait for it.
         if !isTaken { while let work = next() { work() } }
     }
 

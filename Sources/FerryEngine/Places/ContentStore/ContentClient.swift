@@ -57,13 +57,13 @@ final class ContentClient: Sendable {
     private let watch = Mutex<Thread?>(nil)
     /// Milliseconds between two requests that ask whether the store can be used again.
     private static let watchInterval: Int32 = 2_000
-    /// Requests of one call: the store may be busy for a moment, name another region, or the time of its
-    /// clock.
-    private static let tryCountMax = 5
-    /// Milliseconds before a request is repeated.
+    /// Milliseconds before each repetition of a request: the store may be busy for a moment.
     private static let pauses: [Int32] = [50, 200, 800, 1_600]
-    /// Milliseconds of a request with a body of 8 MiB at 270 kB a second.
+    /// Milliseconds of a request beside those of its bytes; also the longest time without a byte of a
+    /// response that is not kept in memory.
     private static let timeout = 30_000
+    /// Bytes a millisecond that a request moves at least; a slower one fails.
+    private static let leastRate = 50
 
     /// Starts threads. Throws if libcurl cannot be used.
     init(_ bucket: ContentBucket, key: AccessKey?, clock: any WallClock, logger: Logger) throws {
@@ -103,8 +103,9 @@ final class ContentClient: Sendable {
 
     // MARK: Requests
 
-    /// Sends a request and waits for its response, which is a success. Repeats it if that may help. Blocks,
-    /// up to `tryCountMax` times `timeout`; not for the thread of a loop.
+    /// Sends a request and waits for its response, which is a success. Repeats it after each of `pauses` if
+    /// that may help. Blocks, for each request at most as long as `timeout` and its bytes at `leastRate`
+    /// take. Not for the thread of a loop.
     func send(_ request: Request, _ stop: StopSignal = .init()) throws(Failure) -> BufferedRequest.Response {
         var request = request
         if request.sha256 == nil, let body = request.body { request.sha256 = hexEncoded(Digest.of(body)) }
@@ -150,7 +151,8 @@ final class ContentClient: Sendable {
         sent.headers = signed(request, url, correction)
         sent.body = request.body
         sent.byteLimit = request.byteLimit
-        sent.deadline = Self.timeout
+        let byteCount = max(request.byteLimit, request.body?.count ?? 0)
+        sent.deadline = Self.timeout + byteCount / Self.leastRate
         return (correction, sent)
     }
 

@@ -96,7 +96,7 @@ struct LocalFileOpening {
                 // An attempt on another node may have left bytes in the content store.
                 let isTaken = objects.runCopying {
                     do throws(TransferError) {
-                        try objects.fetchPieces(into: destination, place.space)
+                        try objects.fetchPieces(into: destination, identity: identity, place.space)
                         let found = destination.takeOver(identity: identity, withGaps: withGaps)
                         finish(found, nil)
                     } catch {

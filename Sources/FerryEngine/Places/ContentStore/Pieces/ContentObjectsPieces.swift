@@ -39,9 +39,11 @@ extension ContentObjects {
     }
 
     /// Copies the pieces of earlier attempts of a job to a partial file, as if an attempt on this node had
-    /// left them: the longest run of bytes of one content. Blocks. Throws `storage_unavailable`, and as
-    /// `ClaimedFile.write`.
-    func fetchPieces(into destination: Destination, _ space: StorageSpace) throws(TransferError) {
+    /// left them: the longest run of bytes of one content. `identity`: of the request that the bytes must
+    /// come from. Blocks. Throws `storage_unavailable`, and as `ClaimedFile.write`.
+    func fetchPieces(
+        into destination: Destination, identity: String, _ space: StorageSpace
+    ) throws(TransferError) {
         let job = destination.job
         guard isAvailable, let all = pieces(of: job) else { throw .contentStoreUnavailable }
         let chains = Dictionary(grouping: all, by: \.content).values.map { PieceKey.chain($0) }
@@ -54,7 +56,7 @@ extension ContentObjects {
         let file = ClaimedFile(
             descriptor: try directory.newFile(name), directory: directory, space: space, claim: claim)
         do throws(TransferError) {
-            guard var record = try copy(chain, to: file), let inode = directory.inode(name) else {
+            guard var record = try copy(chain, identity, to: file), let inode = directory.inode(name) else {
                 directory.remove(name)
                 return
             }
@@ -71,8 +73,10 @@ extension ContentObjects {
     }
 
     /// Writes pieces to a file. Returns the record of the last one; `nil` if they are no longer in the store,
-    /// or no pieces.
-    private func copy(_ chain: [PieceKey], to file: ClaimedFile) throws(TransferError) -> PartialRecord? {
+    /// are no pieces, or come from another request.
+    private func copy(
+        _ chain: [PieceKey], _ identity: String, to file: ClaimedFile
+    ) throws(TransferError) -> PartialRecord? {
         var record: PartialRecord?
         for key in chain {
             var request = ContentClient.Request("GET", key.text)
@@ -84,7 +88,9 @@ extension ContentObjects {
                 if case .missing = error { return nil }
                 throw .contentStoreUnavailable
             }
-            guard let piece = PieceObject(body), piece.bytes.count == key.range.count else { return nil }
+            guard let piece = PieceObject(body), piece.bytes.count == key.range.count,
+                piece.record.identity == identity
+            else { return nil }
             try file.write(Array(piece.bytes), at: key.range.lowerBound)
             record = piece.record
         }

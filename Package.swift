@@ -46,6 +46,7 @@ let package = Package(
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
         .systemLibrary(name: "CIdn2", pkgConfig: "libidn2", providers: [.apt(["libidn2-dev"])]),
+        .systemLibrary(name: "CPsl", pkgConfig: "libpsl", providers: [.apt(["libpsl-dev"])]),
         .target(name: "CSys"),
 
         // Safe wrappers, without a word of Ferry in them.
@@ -53,12 +54,13 @@ let package = Package(
         .target(name: "OpenSSL", dependencies: ["COpenSSL"], swiftSettings: strict),
         .target(name: "Codings", dependencies: ["CBrotli", "CZlib"], swiftSettings: strict),
         .target(name: "IDNA", dependencies: ["CIdn2"], swiftSettings: strict),
+        .target(name: "PublicSuffixList", dependencies: ["CPsl"], swiftSettings: strict),
         .target(name: "HTTPServer", dependencies: ["CMicrohttpd", "Sys"], swiftSettings: strict),
         .target(name: "Postgres", dependencies: ["CPostgres", "Sys"], swiftSettings: strict),
         .target(name: "Curl", dependencies: ["CCurl", "Sys"], swiftSettings: strict),
 
         // The stages.
-        .target(name: "FerryCore", dependencies: ["IDNA"], swiftSettings: safe),
+        .target(name: "FerryCore", dependencies: ["IDNA", "PublicSuffixList"], swiftSettings: safe),
         .target(
             name: "FerryAPI",
             dependencies: [

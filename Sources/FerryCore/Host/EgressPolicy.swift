@@ -53,9 +53,7 @@ public struct EgressPolicy: Sendable {
                 : "This address may not be reached; an operator can allow its network (FERRY_EGRESS_ALLOW)."
         }
         let host = endpoint.host
-        let name = host.utf8.last == UInt8(ascii: ".") ? String(host.dropLast()) : host
-        // RFC 6761 §6.3: these names always mean loopback addresses.
-        if name == "localhost" || name.hasSuffix(".localhost") {
+        if HostName.isLocal(host) {
             let isReachable =
                 allows(IPAddress(v4: 0x7F00_0001), port: port, for: scheme)
                 || allows(IPAddress(v6High: 0, low: 1), port: port, for: scheme)

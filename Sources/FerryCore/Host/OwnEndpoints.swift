@@ -59,14 +59,11 @@ public final class OwnEndpoints: Sendable {
 
     private func isHere(_ address: IPAddress) -> Bool {
         // Linux connects 0.0.0.0 and :: to the machine itself.
-        address.isUnspecified || address == loopbackV6 || loopbackV4.contains(address)
-            || isOwnAddress(address)
+        address.isUnspecified || address.isLoopback || isOwnAddress(address)
     }
 }
 
 private let everywhere = IPAddress(v4: 0)
-private let loopbackV4 = IPNetwork(IPAddress(v4: 0x7F00_0000), 8)
-private let loopbackV6 = IPAddress(v6High: 0, low: 1)
 
 extension IPAddress {
     fileprivate var isUnspecified: Bool { high == 0 && low == 0 }

@@ -182,6 +182,28 @@ public enum Limits {
     /// If exceeded: 422. Each request is compared with all of them.
     public static let additionalHeaderOriginCountMax = 100
 
+    // MARK: Cookies
+    /// Name and value of a cookie together, in bytes (RFC 6265bis §5.6).
+    /// If exceeded: the cookie is ignored; in a body, 422.
+    public static let cookieByteCountMax = 4_096
+    /// Value of an attribute of a cookie, in bytes (RFC 6265bis §5.6).
+    /// If exceeded: the attribute is ignored; in a body, 422.
+    public static let cookieAttributeByteCountMax = 1_024
+    /// Life of a cookie, in seconds: 400 days (RFC 6265bis §5.5).
+    /// If exceeded: reduced to this value.
+    public static let cookieSecondsMax = 34_560_000.0
+    /// Cookies of a session with the same domain.
+    /// If exceeded: the cookie that was not used for the longest time is removed, one without `Secure` first.
+    public static let cookieDomainCountMax = 180
+    /// Cookies of a session.
+    /// If exceeded: the cookie that was not used for the longest time is removed.
+    public static let cookieCountMax = 3_000
+    /// Cookies of a session, in bytes of memory: their texts and 256 bytes each.
+    /// If exceeded: the cookie that was not used for the longest time is removed.
+    public static let cookieJarByteCountMax = 2 << 20
+    /// Age of the stored `last_access_at` from which another access is stored, in seconds.
+    public static let cookieAccessSeconds = 3_600.0
+
     // MARK: Lists
     /// Entries of a page, by default.
     public static let listLimitDefault = 50

@@ -22,6 +22,13 @@ public enum HostName {
         return try checked(host)
     }
 
+    /// Returns `true` for names that always mean loopback addresses (RFC 6761 §6.3): `localhost` and the names
+    /// below it.
+    static func isLocal(_ host: String) -> Bool {
+        let name = host.utf8.last == UInt8(ascii: ".") ? host.dropLast() : host[...]
+        return name == "localhost" || name.hasSuffix(".localhost")
+    }
+
     private static func checked(_ host: Substring) throws(WebURL.Failure) -> (String, IPAddress?) {
         guard !host.isEmpty else { throw .emptyHost }
         var lower: [UInt8] = []

@@ -82,6 +82,12 @@ public struct IPAddress: Sendable, Hashable, CustomStringConvertible {
         isIPv6 && high == 0 && low >> 32 == 0xFFFF ? IPAddress(v4: UInt32(truncatingIfNeeded: low)) : self
     }
 
+    /// `true` if the address is the machine's own loopback: 127.0.0.0/8, `::1`, and what is mapped to these.
+    var isLoopback: Bool {
+        let address = canonical
+        return address.isIPv6 ? high == 0 && low == 1 : address.low >> 24 == 127
+    }
+
     /// `a.b.c.d`, or an IPv6 address without brackets, in lower case, whose longest run of two or more zero
     /// groups is `::` (WHATWG URL §3.6).
     public var description: String {

@@ -19,7 +19,8 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.
 let storeSQL: [Resource] =
     [
-        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "ContentStore", "Deliveries", "Dispatch",
+        "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "ContentStore", "Cookies", "Deliveries",
+        "Dispatch",
         "Events", "Finish", "Groups", "Hosts",
         "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
         "Submit", "Uploads", "Waiting",

@@ -532,6 +532,8 @@ CREATE TABLE session_configurations (
     invalidated_at timestamptz,
     -- When the last job of an invalidated session ended.
     ended_at timestamptz,
+    -- Jobs that begin later use no connection that was made before; null: any.
+    flushed_at timestamptz,
     tenant text NOT NULL,
     name text NOT NULL,
     -- A JSON object (SessionConfiguration in the source).
@@ -552,6 +554,39 @@ CREATE INDEX session_configurations_epoch ON session_configurations (epoch);
 -- Used by cancel_sessions, end_sessions.
 CREATE INDEX session_configurations_ending ON session_configurations (invalidated_at)
     WHERE invalidation IS NOT NULL AND ended_at IS NULL;
+
+-- Configured sessions that have had cookies. Locked by the transaction that writes cookies of the session, so
+-- that versions are committed in their order.
+CREATE TABLE cookie_jars (
+    -- Grows with each transaction that changes cookies of the session. A node that knows a smaller one reads
+    -- what has changed since.
+    version bigint NOT NULL,
+    -- `version` of the last transaction that removed cookies; 0: none has. A node that knows a smaller one
+    -- reads all cookies of the session.
+    removal bigint NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    CONSTRAINT cookie_jars_pkey PRIMARY KEY (tenant, session),
+    CONSTRAINT cookie_jars_session FOREIGN KEY (tenant, session)
+        REFERENCES session_configurations (tenant, name) ON DELETE CASCADE
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200);
+
+-- Cookies of sessions.
+CREATE TABLE cookies (
+    -- `cookie_jars.version` of the last change.
+    version bigint NOT NULL,
+    -- Each node forgets the cookie at this time by itself; null: a session cookie.
+    expires_at timestamptz,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- SHA-256 of name, domain, host-only flag and path (Cookie.Key in the source).
+    key bytea NOT NULL,
+    -- Sealed (Cookie in the source).
+    cookie bytea NOT NULL,
+    CONSTRAINT cookies_pkey PRIMARY KEY (tenant, session, key),
+    CONSTRAINT cookies_jar FOREIGN KEY (tenant, session)
+        REFERENCES cookie_jars (tenant, session) ON DELETE CASCADE
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 
 -- One row. A transaction that inserts jobs compares the epoch (expect_session_epoch) and holds a shared lock
 -- of the table until its commit. A transaction that changes a session takes the exclusive lock first

@@ -12,6 +12,7 @@ enum FolderUses {
                 ("Text", ["Time", "Limits"]),
                 ("Codec", ["Time", "Text"]),
                 ("Fields", ["Time", "Limits", "Text", "Codec"]),
+                ("Cookies", ["Time", "Limits", "Text", "Codec", "Fields"]),
                 ("ResumableUpload", ["Limits", "Text", "Codec"]),
                 ("States", ["Codec", "Fields"]),
                 ("Errors", ["Codec", "Fields", "States"]),
@@ -20,14 +21,14 @@ enum FolderUses {
                     "JobSpec",
                     ["Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "States", "Host"]
                 ),
+                ("Session", ["Time", "Limits", "Text", "Codec", "Fields", "Cookies", "Host", "JobSpec"]),
                 (
                     "Attempt",
                     [
-                        "Time", "Limits", "Text", "Codec", "Fields", "ResumableUpload", "States", "Errors",
-                        "Host", "JobSpec",
+                        "Time", "Limits", "Text", "Codec", "Fields", "Cookies", "ResumableUpload", "States",
+                        "Errors", "Host", "JobSpec", "Session",
                     ]
                 ),
-                ("Session", ["Time", "Limits", "Text", "Codec", "Fields", "Host", "JobSpec"]),
                 ("Quotas", ["Time", "Text", "Codec", "Fields", "Session"]),
                 (
                     "JobRequest",
@@ -46,8 +47,8 @@ enum FolderUses {
                 (
                     "Ports",
                     [
-                        "Time", "Limits", "Text", "Codec", "ResumableUpload", "States", "Errors", "Host",
-                        "JobSpec", "Attempt", "Session", "Quotas", "Job",
+                        "Time", "Limits", "Text", "Codec", "Cookies", "ResumableUpload", "States", "Errors",
+                        "Host", "JobSpec", "Attempt", "Session", "Quotas", "Job",
                     ]
                 ),
                 (
@@ -83,6 +84,7 @@ enum FolderUses {
                 ("Settings", ["Connection", "Signals", "Requests"]),
                 ("Leases", ["Connection"]),
                 ("Sessions", ["Connection", "Signals", "Requests"]),
+                ("Cookies", ["Connection", "Requests", "Sessions"]),
                 ("Quotas", ["Connection", "Signals", "Requests"]),
                 ("Hosts", ["Connection", "Signals", "JobRows", "Requests", "Leases"]),
                 ("Claim", ["Connection", "Signals", "JobRows", "Leases", "Sessions", "Hosts"]),
@@ -99,8 +101,8 @@ enum FolderUses {
                 (
                     "Submit",
                     [
-                        "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Quotas",
-                        "Hosts", "Claim", "Finish", "Events", "Waiting",
+                        "Connection", "Signals", "JobRows", "Requests", "Leases", "Sessions", "Cookies",
+                        "Quotas", "Hosts", "Claim", "Finish", "Events", "Waiting",
                     ]
                 ),
                 ("Groups", ["Connection", "Signals", "Requests", "Events", "Submit"]),

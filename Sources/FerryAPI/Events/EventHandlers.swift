@@ -77,15 +77,8 @@ private func send(_ found: ListPage<EventEntry, EventKindTag>, limit: Int, _ req
     page.send(request, reservingCapacity: page.shown.count * 2_560) { $0.write(into: &$1) }
 }
 
-/// Whether the client prefers server-sent events to JSON: `Accept` lists them first (RFC 9110 §12.5.1;
-/// weights are ignored).
-private func wantsStream(_ request: RequestContext) -> Bool {
-    let types = (request.fields["Accept"] ?? "").split(separator: ",").map { range in
-        range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
-    }
-    guard let stream = types.firstIndex(of: "text/event-stream") else { return false }
-    return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
-}
+/// Whether the client prefers server-sent events to JSON.
+private func wantsStream(_ request: RequestContext) -> Bool { request.prefers("text/event-stream") }
 
 /// Reads the parameters of a stream: what it has, and whether it shows progress.
 private func streamQuery(

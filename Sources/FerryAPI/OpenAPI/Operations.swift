@@ -17,7 +17,8 @@ extension Operation {
         case .createUpload, .listUploads, .putUpload, .readUpload, .continueUpload, .deleteUpload,
             .readUploadContent:
             "uploads"
-        case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
+        case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession,
+            .resetSession, .flushSession, .listCookies, .replaceCookies, .addCookies, .deleteCookies:
             "sessions"
         case .listDeliveries, .readDelivery, .redeliver: "deliveries"
         case .listEvents, .listJobEvents: "events"
@@ -212,6 +213,15 @@ extension Operation {
             .change(
                 "Invalidate a session: it accepts no more jobs", .json("InvalidationRequest"),
                 "The invalidated session.", "Session", problems: [409])
+        case .resetSession:
+            OperationDescription(
+                "Remove all that a session remembers: its cookies", [], .empty,
+                .object("The session.", "Session"), problems: [409])
+        case .flushSession:
+            OperationDescription(
+                "Store what a session has in memory, and use new connections for its later jobs", [], .empty,
+                .object("The session.", "Session"), problems: [409])
+        case .listCookies, .replaceCookies, .addCookies, .deleteCookies: cookieDescription
         default:
             .delete(
                 "Delete an invalidated session without unfinished jobs",

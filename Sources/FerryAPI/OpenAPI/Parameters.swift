@@ -95,6 +95,18 @@ let parameters: [Parameter] = [
     cursor("Cursor", text(26...26, "^[0-7][0-9a-hjkmnp-tv-z]{25}$")),
     cursor("SessionCursor", text(9...136, #"^session\.\#(TextRule.sessionNamePattern)$"#)),
     cursor("TenantCursor", text(8...135, #"^tenant\.[a-z0-9_-]{1,128}$"#)),
+    cursor("CookieCursor", text(10...32_768, "^cookie\\.([0-9a-f]{2})+$")),
+    Parameter(
+        "CookieDomain", "domain", .query, String.schema(TextRule(1...Limits.cookieAttributeByteCountMax)),
+        "Only cookies that would be sent to this host."),
+    Parameter(
+        "CookieName", "name", .query, String.schema(TextRule(0...Limits.cookieByteCountMax)),
+        "Only cookies with this name."),
+    Parameter(
+        "CookiePath", "path", .query, String.schema(TextRule(1...Limits.cookieAttributeByteCountMax)),
+        "Only cookies of this path."),
+    Parameter(
+        "CookieSince", "since", .query, time, "Only cookies that were created at this time or later."),
     cursor("HostCursor", String.schema(HostReference.originRule)),
     Parameter(
         "EventTypes", "type", .query, list("AnyEventType", EventType.allCases.count),

@@ -15,6 +15,8 @@ let componentSchemas: [JSON.Member] = {
     schemas.add(TenantLimits.self, .response)
     schemas.addPage(of: ShownJob.self, "JobList", "jobs", "newest first")
     schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
+    schemas.addPage(
+        of: ShownFields<CookieFields>.self, "CookieList", "cookies", "ordered by domain, path and name")
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
     schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
     schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
@@ -91,6 +93,8 @@ extension FieldSchemas {
         add(AcknowledgementRules.self, .response)
         add(SessionConfiguration.self, .request(nil), named: "SessionRequest")
         add(InvalidateRequest.self, .request(nil), named: "InvalidationRequest")
+        add(CookieList.self, .request(nil), named: CookieList.schemaName)
+        add(CookieFields.self, .request(nil))
         add(ScheduleBody.self, .request(nil), named: "ScheduleRequest")
         add(WebhookEndpoint.self, .request(nil), named: "WebhookEndpointRequest")
         add(

@@ -15,6 +15,7 @@ final class Handlers: Sendable {
     let uploads: UploadHandlers
     let content: ContentHandlers
     let sessions: SessionHandlers
+    let cookies: CookieHandlers
     let schedules: ScheduleHandlers
     let windows: WindowHandlers
     let events: EventHandlers
@@ -66,6 +67,7 @@ final class Handlers: Sendable {
                 byteCountMax: configuration.uploadByteCountMax,
                 retentionSeconds: configuration.retentionSeconds))
         sessions = SessionHandlers(ports, node)
+        cookies = CookieHandlers(ports)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view, batches)
         windows = WindowHandlers(ports)
         events = EventHandlers(ports.store, streams)

@@ -18,6 +18,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case notAwaited = "not_awaited"
     case sessionInvalidated = "session_invalidated"
     case sessionInUse = "session_in_use"
+    case sessionNotConfigured = "session_not_configured"
     case tooManySessions = "too_many_sessions"
     case limitReached = "limit_reached"
     case groupClosed = "group_closed"
@@ -63,7 +64,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
         case .idempotencyKeyInProgress, .invalidState, .notRepeatable, .notAwaited, .sessionInvalidated,
-            .sessionInUse, .tooManySessions, .limitReached, .groupClosed, .groupExists, .groupNotFinished,
+            .sessionInUse, .sessionNotConfigured, .tooManySessions, .limitReached, .groupClosed, .groupExists,
+            .groupNotFinished,
             .uniqueKeyTaken, .uploadInUse, .uploadExists, .uploadMissing, .uploadIncomplete,
             .uploadSuperseded, .offsetMismatch:
             409
@@ -100,6 +102,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .notAwaited: "The job asks for no acknowledgement"
         case .sessionInvalidated: "The session takes no more jobs"
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
+        case .sessionNotConfigured: "The session is not configured"
         case .tooManySessions: "There are too many sessions"
         case .limitReached: "The limit of objects is reached"
         case .groupClosed: "The group takes no more jobs"
@@ -314,6 +317,11 @@ struct Problem: Error, Sendable {
             self.init(.storeUnavailable, "The session was changed at the same time; try again.")
         case .sessionInUse:
             self.init(.sessionInUse, "Only an invalidated session without unfinished jobs can be deleted.")
+        case .sessionNotConfigured:
+            self.init(
+                .sessionNotConfigured,
+                "The session is not configured, and remembers nothing between its jobs. Configure it with PUT "
+                    + "/v1/sessions/{identifier} first.")
         case .tooManySessions:
             self.init(
                 .tooManySessions,

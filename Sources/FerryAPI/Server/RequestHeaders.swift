@@ -183,3 +183,15 @@ func needPlainBody(_ fields: HTTPFields) throws(Problem) {
         }
     }
 }
+
+extension RequestContext {
+    /// Whether the client prefers a media type to JSON: `Accept` lists it first (RFC 9110 §12.5.1; weights are
+    /// ignored).
+    func prefers(_ type: String) -> Bool {
+        let types = (fields["Accept"] ?? "").split(separator: ",").map { range in
+            range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
+        }
+        guard let place = types.firstIndex(of: type) else { return false }
+        return types.firstIndex(of: "application/json").map { place < $0 } ?? true
+    }
+}

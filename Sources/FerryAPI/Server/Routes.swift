@@ -53,7 +53,7 @@ enum Operation: String, Sendable, CaseIterable {
     case suspendJobs, resumeJobs, cancelJobs, retryJobs, listBulkOperations, readBulkOperation,
         cancelBulkOperation
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
-        invalidateSession
+        invalidateSession, resetSession, flushSession, listCookies, replaceCookies, addCookies, deleteCookies
     case listDeliveries, readDelivery, redeliver
     case listEvents, listJobEvents
     case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
@@ -119,6 +119,17 @@ private let jobRoutes: [Route] = [
     Route(.invalidateSession, "POST", "/v1/sessions/{id}/invalidate", .client, .upTo(4_096)) {
         $0.sessions.invalidate
     },
+    Route(.resetSession, "POST", "/v1/sessions/{id}/reset", .client, .upTo(4_096)) { $0.cookies.reset },
+    Route(.flushSession, "POST", "/v1/sessions/{id}/flush", .client, .upTo(4_096)) { $0.cookies.flush },
+    Route(.listCookies, "GET", "/v1/sessions/{id}/cookies", .viewer) { $0.cookies.list },
+    Route(.replaceCookies, "PUT", "/v1/sessions/{id}/cookies", .client, .upTo(Limits.cookieListByteCountMax))
+    {
+        $0.cookies.replace
+    },
+    Route(.addCookies, "POST", "/v1/sessions/{id}/cookies", .client, .upTo(Limits.cookieListByteCountMax)) {
+        $0.cookies.add
+    },
+    Route(.deleteCookies, "DELETE", "/v1/sessions/{id}/cookies", .client) { $0.cookies.delete },
     Route(.listEvents, "GET", "/v1/events", .viewer) { $0.events.list },
     Route(.listJobEvents, "GET", "/v1/jobs/{id}/events", .viewer) { $0.events.listOfJob },
     Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.deliveries.listOfJob },

@@ -20,6 +20,8 @@ package struct StorePorts: Sendable {
     let uploads: any UploadStore
     /// Reads and changes sessions.
     let sessions: any SessionStore
+    /// Reads and changes the cookies of sessions.
+    let cookies: any CookieStore
     /// Reads, changes and runs schedules.
     let schedules: any ScheduleStore
     /// Reads and changes the off-peak windows.
@@ -47,7 +49,7 @@ package struct StorePorts: Sendable {
         jobs: any JobReader, jobControl: any JobControl, submissions: any SubmissionReader,
         dependencies: any DependencyStore, answers: any AnswerSink,
         bulkOperations: any BulkOperationStore, groups: any GroupStore, uploads: any UploadStore,
-        sessions: any SessionStore,
+        sessions: any SessionStore, cookies: any CookieStore,
         schedules: any ScheduleStore, windows: any WindowStore, events: any EventReader,
         webhooks: any WebhookStore,
         deliveries: any DeliveryReader, hosts: any HostStore, limits: any LimitStore,
@@ -63,6 +65,7 @@ package struct StorePorts: Sendable {
         self.groups = groups
         self.uploads = uploads
         self.sessions = sessions
+        self.cookies = cookies
         self.schedules = schedules
         self.windows = windows
         self.events = events

@@ -119,7 +119,7 @@ extension RequestContext {
     }
 }
 
-private func send(
+func send(
     _ session: SessionOverview, _ status: Int, _ request: RequestContext,
     _ extra: [(name: String, value: String)] = []
 ) {

@@ -36,10 +36,9 @@ struct ServiceClient {
         }
     }
 
-    var headers: [TransferRequest.Header] {
-        var headers: [TransferRequest.Header] = [
-            .init("Accept", "application/json"), .init("User-Agent", "ferry"),
-        ]
+    /// The fields of every request.
+    func headers(accept: String = "application/json") -> [TransferRequest.Header] {
+        var headers: [TransferRequest.Header] = [.init("Accept", accept), .init("User-Agent", "ferry")]
         if let key { headers.append(.init("Authorization", "Bearer \(key)")) }
         return headers
     }
@@ -74,17 +73,19 @@ struct ServiceClient {
     }
 
     /// Sends a request and returns the response with any status. `deadline`: milliseconds for the response,
-    /// beyond `wait`. Throws `unreachable` if there is none.
+    /// beyond `wait`. `mediaType`: that of the body; `accept`: that of the response. Throws `unreachable` if
+    /// there is none.
     func perform(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
-        idempotencyKey: String? = nil, ifMatch: String? = nil, deadline: Int = 60_000
+        idempotencyKey: String? = nil, ifMatch: String? = nil, mediaType: String = "application/json",
+        accept: String = "application/json", deadline: Int = 60_000
     ) throws(ClientFailure) -> RawResponse {
         var request = BufferedRequest(url: base + path)
         request.method = method
-        request.headers = headers
+        request.headers = headers(accept: accept)
         if let idempotencyKey { request.headers.append(.init("Idempotency-Key", idempotencyKey)) }
         if let ifMatch { request.headers.append(.init("If-Match", ifMatch)) }
-        if body != nil { request.headers.append(.init("Content-Type", "application/json")) }
+        if body != nil { request.headers.append(.init("Content-Type", mediaType)) }
         if let wait { request.headers.append(.init("Prefer", "wait=\(wait)")) }
         request.body = body
         request.byteLimit = 256 << 20

@@ -5,7 +5,10 @@ import FerryCore
 package struct Sessions: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Lists, shows, changes and removes sessions: settings that jobs share.",
-        subcommands: [List.self, Show.self, Set.self, Invalidate.self, Delete.self],
+        subcommands: [
+            List.self, Show.self, Set.self, Cookies.self, Reset.self, Flush.self, Invalidate.self,
+            Delete.self,
+        ],
         defaultSubcommand: List.self)
 
     package init() {}
@@ -115,6 +118,34 @@ package struct Sessions: ParsableCommand {
             let body = #"{"mode":"\#(cancel ? "cancel" : "finish")"}"#
             let place = path(of: session) + "/invalidate"
             try show(try client.service().send("POST", place, body: Array(body.utf8)), client)
+        }
+    }
+
+    /// `ferry sessions reset`.
+    package struct Reset: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Removes all that a session remembers: its cookies.")
+        @Argument(help: "Name of the session.") var session: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            try show(try client.service().send("POST", path(of: session) + "/reset"), client)
+        }
+    }
+
+    /// `ferry sessions flush`.
+    package struct Flush: ParsableCommand {
+        package static let configuration = CommandConfiguration(
+            abstract: "Makes later jobs of a session use new connections.")
+        @Argument(help: "Name of the session.") var session: String
+        @OptionGroup var client: ClientOptions
+
+        package init() {}
+
+        package func run() throws {
+            try show(try client.service().send("POST", path(of: session) + "/flush"), client)
         }
     }
 

@@ -13,7 +13,7 @@ struct Listing {
         repeat {
             let place = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
             let page = try service.send(
-                "GET", "\(path)?limit=\(limit ?? Self.pageEntryCountMax)\(place)"
+                "GET", "\(path)\(path.contains("?") ? "&" : "?")limit=\(limit ?? Self.pageEntryCountMax)\(place)"
             ).json
             entries += page["data"]?.array ?? []
             cursor = page["next_cursor"]?.string

@@ -41,6 +41,8 @@ public final class Attempt: Sendable {
     public let nextRequest: NextRequest?
     /// Whether it is the end of a copy that the lease is not about: all of its connections are further ones.
     public let isOtherEnd: Bool
+    /// What it uses of its session, or `nil` if that is not configured.
+    public let session: AttemptSession?
 
     /// Creates an attempt.
     public init(
@@ -49,7 +51,7 @@ public final class Attempt: Sendable {
         startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets,
         sealedSecrets: [UInt8]? = nil, payload: [UInt8]?, origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil,
-        nextRequest: NextRequest? = nil, isOtherEnd: Bool = false
+        nextRequest: NextRequest? = nil, isOtherEnd: Bool = false, session: AttemptSession? = nil
     ) {
         self.job = job
         self.number = number
@@ -71,6 +73,7 @@ public final class Attempt: Sendable {
         self.home = home
         self.nextRequest = nextRequest
         self.isOtherEnd = isOtherEnd
+        self.session = session
     }
 
     /// Returns the attempt as it begins at `now`, some time after its lease.
@@ -81,7 +84,7 @@ public final class Attempt: Sendable {
             storedSpec: storedSpec, secrets: secrets, sealedSecrets: sealedSecrets, payload: payload,
             origin: origin, scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home, nextRequest: nextRequest,
-            isOtherEnd: isOtherEnd)
+            isOtherEnd: isOtherEnd, session: session)
     }
 
     /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
@@ -94,7 +97,8 @@ public final class Attempt: Sendable {
             payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
             retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
-            nextRequest: edit.dropsNextRequest(of: self) ? nil : nextRequest, isOtherEnd: isOtherEnd)
+            nextRequest: edit.dropsNextRequest(of: self) ? nil : nextRequest, isOtherEnd: isOtherEnd,
+            session: session?.with(edit.spec))
     }
 
     /// Scope of the job's own request.

@@ -14,7 +14,8 @@ extension Attempt {
             secrets: secrets.ofOtherServer, payload: nil, origin: url.origin,
             scopePath: RequestScope.path(of: url, credentials: nil), traceparent: traceparent,
             retryOf: retryOf, isCancelRequested: isCancelRequested, home: home,
-            nextRequest: spec.kind == .upload ? nextRequest : nil, isOtherEnd: true)
+            nextRequest: spec.kind == .upload ? nextRequest : nil, isOtherEnd: true,
+            session: session?.with(spec))
         return spec.kind == .upload ? (self, attempt) : (attempt, self)
     }
 
@@ -38,6 +39,8 @@ extension JobSpec {
         request.method = server?.method ?? (isTarget ? "PUT" : "GET")
         request.headers = server?.headers ?? []
         request.timeoutForRequest = self.request.timeoutForRequest
+        request.handlesCookies = self.request.handlesCookies
+        request.boxedMainDocument = self.request.boxedMainDocument
         var connection = self.request.connection ?? .standard
         connection.authentication = server?.authentication
         connection.tls?.clientCertificate = Secret()

@@ -201,6 +201,13 @@ public enum Limits {
     /// Cookies of a session, in bytes of memory: their texts and 256 bytes each.
     /// If exceeded: the cookie that was not used for the longest time is removed.
     public static let cookieJarByteCountMax = 2 << 20
+    /// Body with the cookies of a session, in bytes.
+    /// If exceeded: 413.
+    public static let cookieListByteCountMax = 8 << 20
+    /// Cookies of all sessions that a node has in memory, in bytes.
+    /// If exceeded: those of the sessions that were not used for the longest time are read from the database
+    /// again when they are needed.
+    public static let cookieMemoryByteCountMax = 64 << 20
     /// Age of the stored `last_access_at` from which another access is stored, in seconds.
     public static let cookieAccessSeconds = 3_600.0
 

@@ -39,3 +39,17 @@ public protocol SessionStore: Sendable {
     /// Removes a session that has ended. Error: `sessionInUse` for others.
     func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>)
 }
+
+/// Stores the cookies of sessions. Errors: `notFound`, `sessionNotConfigured`.
+public protocol CookieStore: Sendable {
+    /// Replies with the cookies of a session, which this node has just read.
+    func cookies(of key: SessionKey, reply: @escaping Reply<CookieStorage>)
+    /// Changes the cookies of a session, and replies once that is stored: every job that is submitted later,
+    /// on any node, uses them. `change` may be called several times.
+    func changeCookies<Value: Sendable>(
+        of key: SessionKey, _ change: @escaping @Sendable (inout CookieJar) -> Value,
+        reply: @escaping Reply<Value>)
+    /// Stores what this node has in memory, and makes requests of the session that begin after the reply, on
+    /// any node, use new connections.
+    func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)
+}

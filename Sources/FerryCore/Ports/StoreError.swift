@@ -38,6 +38,8 @@ public enum StoreError: Error, Sendable, Equatable {
     case sessionsChanged
     /// The session is not invalidated, has unfinished jobs, or is the default session.
     case sessionInUse
+    /// The session is not configured, and has no cookies or connections of its own.
+    case sessionNotConfigured
     /// The tenant has its largest number of configured sessions.
     case tooManySessions
     /// The tenant has its largest number of running bulk operations.

@@ -53,6 +53,10 @@ public struct SessionConfiguration: FieldObject {
     public var acknowledgement: AcknowledgementRules?
     /// `true` if webhook endpoints get events of its jobs.
     public var sendsLaunchEvents = true
+    /// `true` if requests of its jobs send its cookies (URLSession's `httpShouldSetCookies`).
+    public var setsCookies = true
+    /// Cookies that it keeps.
+    public var cookieAcceptPolicy = CookieAcceptPolicy.onlyFromMainDocumentDomain
 
     /// Creates the default configuration.
     public init() {}
@@ -117,6 +121,13 @@ public struct SessionConfiguration: FieldObject {
             "The only origins that get http_additional_headers: scheme://host[:port]. The first label of a "
                 + "name may be an asterisk (https://*.example.org: any names below example.org). null: all "
                 + "origins, also those that a client names in a job.")
+        visitor.field(
+            "http_should_set_cookies", &setsCookies, .plain,
+            "Whether requests of its jobs send the session's cookies. A change applies at once.")
+        visitor.field(
+            "http_cookie_accept_policy", &cookieAcceptPolicy, .plain,
+            "Cookies of responses that the session keeps. only_from_main_document_domain: those of the site "
+                + "of the request's main_document_url; all if it has none. A change applies at once.")
         visitor.object("proxy", &proxy, .plain, "Proxy of jobs that name none.")
         visitor.field("tls_minimum_version", &tlsVersionMin, .plain, "Lowest version of TLS.")
         visitor.field(
@@ -205,13 +216,15 @@ public final class SessionRecord: Sendable {
     public let invalidatedAt: Timestamp?
     /// Time at which the last job of an invalidated session ended, or `nil`.
     public let endedAt: Timestamp?
+    /// Jobs that begin later use no connection that was made before this time; `nil`: any.
+    public let flushedAt: Timestamp?
 
     /// Creates a record.
     public init(
         _ key: SessionKey, revision: Int32, epoch: Int64, createdAt: Timestamp, updatedAt: Timestamp,
         configuration: SessionConfiguration, secrets: JobSecrets = JobSecrets(),
         isReadable: Bool = true, invalidation: SessionInvalidation? = nil, invalidatedAt: Timestamp? = nil,
-        endedAt: Timestamp? = nil
+        endedAt: Timestamp? = nil, flushedAt: Timestamp? = nil
     ) {
         self.key = key
         self.revision = revision
@@ -224,6 +237,7 @@ public final class SessionRecord: Sendable {
         self.invalidation = invalidation
         self.invalidatedAt = invalidatedAt
         self.endedAt = endedAt
+        self.flushedAt = flushedAt
     }
 }
 

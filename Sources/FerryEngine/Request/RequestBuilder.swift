@@ -121,6 +121,9 @@ struct RequestBuilder: Sendable {
         request.sendBufferSize =
             (body.map { $0.byteCount ?? .max } ?? 0) >= EngineLimits.bulkByteCountMin
             ? EngineLimits.bulkSendBufferSize : 65_536
+        if let flushedAt = attempt.session?.flushedAt {
+            request.leaveOutConnections(madeBefore: flushedAt, now: clock.now())
+        }
         return request
     }
 
@@ -188,7 +191,9 @@ struct RequestBuilder: Sendable {
         let credential = Self.authorization(attempt, hop)
         var cookies: [String] = []
         for pair in attempt.secrets.headers where hop.keepsCredentials && !isWithheld(pair.name) {
-            if equalIgnoringCase(pair.name, "cookie"), hop.cookies != RedirectCookies() {
+            if equalIgnoringCase(pair.name, "cookie"), attempt.session == nil,
+                hop.cookies != RedirectCookies()
+            {
                 cookies.append(pair.value)
                 continue
             }
@@ -200,7 +205,12 @@ struct RequestBuilder: Sendable {
             named.insert("authorization")
             headers.append(.init("Authorization", credential))
         }
-        if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
+        if let session = attempt.session {
+            // The job's own field replaces what its session would send.
+            if !named.contains("cookie"), let cookie = session.cookieField(for: hop.url, at: clock.now()) {
+                headers.append(.init("Cookie", FieldOctets(cookie)))
+            }
+        } else if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
             headers.append(.init("Cookie", cookie))
         }
         for pair in spec.request.headers {
@@ -297,6 +307,19 @@ extension Attempt {
     }
 
     var hasOwnProxy: Bool { spec.request.connection?.proxy != nil }
+}
+
+extension TransferRequest {
+    /// Uses only connections that were made after an instant. libcurl counts their age in whole seconds, so
+    /// that some later ones are not used either.
+    fileprivate mutating func leaveOutConnections(madeBefore instant: Timestamp, now: Timestamp) {
+        let seconds = Int(max(0, min(now - instant, 1e6)))
+        if seconds < 2 {
+            usesFreshConnection = true
+        } else {
+            maxConnectionAge = min(maxConnectionAge, seconds - 1)
+        }
+    }
 }
 
 extension BodyReader {

@@ -286,7 +286,7 @@ package struct ResponseHeadParser: Sendable {
     private static let used: Set<String> = [
         "accept-ranges", "content-disposition", "content-digest", "content-md5", "content-range",
         "content-type", "date", "digest", "etag", "last-modified", "location", "repr-digest", "retry-after",
-        "set-cookie", "x-goog-hash",
+        "x-goog-hash",
     ]
 
     private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 || byte == 0x7F }

@@ -185,6 +185,7 @@ final class HTTPExchange: EasyDelegate {
         guard reader.head == nil, hop.sendsBody, !attempt.answersChallenges(of: hop),
             bytes.starts(with: "HTTP/1.".utf8), let head = reader.take(unread: bytes)
         else { return }
+        keepCookies(of: head)
         _ = owner.take(head)
     }
 
@@ -253,6 +254,7 @@ final class HTTPExchange: EasyDelegate {
         let hop = hop
         recorder.responseStarted()
         running.noteHead(head, from: hop.url)
+        keepCookies(of: head)
         // A body that ends with its connection is whole only if the server ends it over TLS as well
         // (RFC 9112 §9.8), or something else proves it.
         if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.requireCloseNotify() }
@@ -264,6 +266,14 @@ final class HTTPExchange: EasyDelegate {
         let answersChallenges = attempt.answersChallenges(of: hop)
         guard owner.take(head) else { return false }
         return !answersChallenges || !owner.answersItself(head)
+    }
+
+    /// Keeps the cookies that a response of any status sets, also one that libcurl answers.
+    private func keepCookies(of head: ResponseHead) {
+        guard let session = attempt.session else { return }
+        let values = head.octets("set-cookie")
+        guard !values.isEmpty else { return }
+        session.keepCookies(values.map(\.bytes), from: hop.url, at: context.clock.now())
     }
 
     private func refuse(_ code: TransferError.Code, _ message: String) -> Bool {

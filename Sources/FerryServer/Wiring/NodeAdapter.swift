@@ -13,6 +13,7 @@ extension BulkCommands: BulkOperationStore {}
 extension GroupCommands: GroupStore {}
 extension UploadCommands: UploadStore {}
 extension SessionCommands: SessionStore {}
+extension CookieCommands: CookieStore {}
 extension ScheduleCommands: ScheduleStore {}
 extension WindowCommands: WindowStore {}
 extension EventQueries: EventReader {}

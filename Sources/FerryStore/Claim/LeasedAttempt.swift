@@ -29,7 +29,8 @@ extension Attempt {
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home,
-            nextRequest: stored.nextRequest(queueState.context))
+            nextRequest: stored.nextRequest(queueState.context),
+            session: queueState.context.cookies.session(of: spec, tenant: record.tenant))
     }
 }
 

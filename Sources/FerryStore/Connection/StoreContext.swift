@@ -10,6 +10,8 @@ final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let damagedRows: DamagedRows
     let metrics = StoreMetrics()
+    /// The cookies of the sessions that this node uses.
+    let cookies: CookieStorages
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
     /// Start of this process, as in the table `nodes`.
@@ -20,6 +22,7 @@ final class StoreContext: Sendable {
     init(_ configuration: StoreConfiguration) {
         self.configuration = configuration
         damagedRows = DamagedRows(configuration.logger)
+        cookies = CookieStorages(of: configuration.sessions, publicSuffixes: .installed)
         let clock = configuration.clock
         identifiers = IdentifierGenerator(random: BufferedRandom()) { clock.now() }
         startedAt = clock.now()

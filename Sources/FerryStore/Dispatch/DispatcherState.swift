@@ -220,9 +220,12 @@ struct DispatcherState {
             begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
             claims: claims)
         if numbersEvents(transaction, now) { transaction.handover = handover }
+        // Those of the results at least: a job that is seen to have ended has stored its cookies.
+        let cookies = CookieWriting(allOf: context.cookies)
+        transaction.cookies = cookies
         guard
             !ended.isEmpty || !begun.isEmpty || promotes || transaction.reconciles
-                || !transaction.claims.isEmpty
+                || !transaction.claims.isEmpty || !cookies.isEmpty
         else {
             return returnPermits()
         }
@@ -231,11 +234,13 @@ struct DispatcherState {
             let outcome = try database.withConnection { connection throws(PostgresError) in
                 try transaction.commit(&connection, queueState, numbering)
             }
+            cookies.confirm(outcome.cookieVersions)
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
             succeed(transaction, outcome, reserved: reserved, began: now)
             returnPermits()
         } catch {
+            cookies.putBack()
             slots.unsettle(ended.count)
             reserved.giveBack(to: slots)
             queue.abandon(transaction.claims)
@@ -529,7 +534,9 @@ struct DispatcherState {
     private mutating func begin(_ attempts: [Attempt], _ reserved: Reservation) {
         let slotCount = reserved.slots
         // After the leases are in the registry, as in `SubmissionBatch.begin`.
-        guard signals.attemptRunner != nil, nodeState.lease.number == reserved.lease else {
+        guard signals.attemptRunner != nil, readCookies(for: attempts),
+            nodeState.lease.number == reserved.lease
+        else {
             slots.end(slotCount)
             for attempt in attempts { endings.append(.giveBack(Lease(attempt))) }
             return
@@ -561,6 +568,24 @@ struct DispatcherState {
         }
         queueState.held.add(prefetched: held.map(waiting), at: Sys.monotonicNanoseconds())
         queueState.beginHeld()
+    }
+
+    /// Reads the cookies that other nodes have stored before these jobs were submitted. Returns `false` if the
+    /// database does not answer.
+    private func readCookies(for attempts: [Attempt]) -> Bool {
+        let reading = CookieReading(for: attempts.lazy.compactMap(\.session))
+        guard !reading.isEmpty else { return true }
+        do {
+            try database.withConnection { connection throws(PostgresError) in
+                try reading.run(&connection, context)
+            }
+            return true
+        } catch {
+            context.logger.warning(
+                "jobs are given back: the cookies of their sessions could not be read",
+                metadata: ["error": "\(error)"])
+            return false
+        }
     }
 
     /// Takes a slot and counts the connection for a claimed attempt. Returns `false` if either is missing.

@@ -16,6 +16,8 @@ struct DispatcherTransaction {
     let reconciles: Bool
     /// Jobs to lease and queues to scan.
     let claims: Claims
+    /// Changes of cookies to store.
+    var cookies: CookieWriting?
     /// Passes deliveries on if the transaction also gives its events their numbers (a pass of the relay),
     /// else `nil`.
     var handover: DeliveryHandover?
@@ -31,6 +33,8 @@ struct DispatcherTransaction {
         var nextDue: Timestamp?
         /// When the first of the jobs that wait now is due.
         var nextWait: Timestamp?
+        /// Versions of the sessions' cookies.
+        var cookieVersions: [SessionKey: Int64] = [:]
         /// `true` if other jobs depend on finished ones.
         var hasDependencyWork = false
         var finished: [RecentResults.Committed] = []
@@ -96,7 +100,9 @@ struct DispatcherTransaction {
         var outcome = Outcome(reconciledCount: reconciledCount)
         let begins = begun.map { JobChange(recordingBegin: $0) } + endings.compactMap(\.begin)
         let changes = changes + due.map { JobChange(.becomeDue, $0) } + awaited.values.map(\.change)
+        let cookies = self.cookies.flatMap { $0.isEmpty ? nil : $0 }
         var results = try connection.pipeline { pipeline in
+            if let cookies { pipeline.send(Statements.storeCookies, cookies.parameters(queueState.context)) }
             if !transfers.isEmpty {
                 pipeline.send(
                     Statements.countTransfers,
@@ -120,6 +126,7 @@ struct DispatcherTransaction {
             defer { index += 1 }
             return results.take(index)
         }
+        if cookies != nil { outcome.cookieVersions = CookieWriting.versions(next(&results)) }
         if !transfers.isEmpty { _ = next(&results) }
         if !begins.isEmpty { _ = next(&results) }
         if !changes.isEmpty {

@@ -43,7 +43,7 @@ package final class SessionCommands: Sendable {
             return .success(
                 (0..<rows.rowCount).map { row in
                     SessionOverview(
-                        SessionKey(tenant: tenant, name: rows.text(row, 11)),
+                        SessionKey(tenant: tenant, name: rows.text(row, 12)),
                         record: rows.isNull(row, 0) ? nil : sessionLoader.session(rows, row),
                         implicit: sessionLoader.context.sessions.current.implicit)
                 })
@@ -202,7 +202,7 @@ package final class SessionCommands: Sendable {
         let rows = try connection.execute(Statements.readSession, Parameters(key))
         return (
             rows.isNull(0, 0) ? nil : sessionLoader.session(rows, 0),
-            rows.bool(0, 11) || key.name == SessionName.standard
+            rows.bool(0, 12) || key.name == SessionName.standard
         )
     }
 

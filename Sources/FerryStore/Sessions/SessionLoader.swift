@@ -32,6 +32,7 @@ struct SessionLoader: Sendable {
             context.logger.warning(
                 "the epoch of sessions has decreased: the database seems to be an older copy",
                 metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
+            context.cookies.forgetAll()
         }
         if context.sessions.put(snapshot, inPlaceOf: known) {
             signals.attemptRunner?.setSessionRates(snapshot.rates)
@@ -45,7 +46,7 @@ struct SessionLoader: Sendable {
         after known: SessionSnapshot, _ connection: inout Connection
     ) throws(PostgresError) -> SessionSnapshot {
         let rows = try connection.execute(Statements.changedSessions, .int64(known.epoch))
-        let (epoch, removal) = (rows.int64(0, 11), rows.int64(0, 12))
+        let (epoch, removal) = (rows.int64(0, 12), rows.int64(0, 13))
         var records = removal > known.epoch ? [:] : known.records
         for row in 0..<rows.rowCount where !rows.isNull(row, 0) {
             let record = session(rows, row)
@@ -74,6 +75,7 @@ struct SessionLoader: Sendable {
             updatedAt: rows.instant(row, 5), configuration: values ?? context.sessions.current.implicit,
             secrets: secrets ?? JobSecrets(), isReadable: values != nil && secrets != nil,
             invalidation: rows.textOrNil(row, 8).flatMap(SessionInvalidation.init),
-            invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10))
+            invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10),
+            flushedAt: rows.instantOrNil(row, 11))
     }
 }

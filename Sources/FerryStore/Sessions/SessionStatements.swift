@@ -18,6 +18,8 @@ extension Statements {
     package static let drainedSessions = make(
         "drained_sessions", PackageResources.drained_sessions_sql, parameters: 3)
     package static let endSessions = make("end_sessions", PackageResources.end_sessions_sql, parameters: 2)
+    package static let flushSession = make(
+        "flush_session", PackageResources.flush_session_sql, parameters: 3)
     package static let invalidateSession = make(
         "invalidate_session", PackageResources.invalidate_session_sql, parameters: 6)
     package static let listSessions = make("list_sessions", PackageResources.list_sessions_sql, parameters: 3)

@@ -211,12 +211,15 @@ struct SubmissionBatch {
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = insertion.nodeState.hasPeers.load(ordering: .relaxed) && !isAllLeased
         let queues = try SubmissionQueues(self, insertion.queueState.claimQueues, &connection)
+        let attemptSessions = attemptSessions
+        let reading = CookieReading(for: attemptSessions.values)
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let changes = firstChanges
         let retries = retries
         for retry in retries { insertion.recentResults.forget(retry.source) }
         var results = try connection.pipeline { pipeline in
+            if !reading.isEmpty { pipeline.send(Statements.changedCookies, reading.parameters) }
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
@@ -225,21 +228,35 @@ struct SubmissionBatch {
             if !retries.isEmpty { pipeline.send(Statements.markRetried, markRetried(retries)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
+        if !reading.isEmpty { reading.take(results.take(0), insertion.context) }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
         if !keyed.isEmpty {
-            let rows = results.take(plain.isEmpty ? 0 : 1)
+            let rows = results.take((reading.isEmpty ? 0 : 1) + (plain.isEmpty ? 0 : 1))
             let fresh = Set((0..<rows.rowCount).map { Int(rows.int32($0, 0)) })
             let known = keyed.filter { !fresh.contains($0) }
             if !known.isEmpty { replays = try replaysAfterCommit(known, &connection) }
         }
-        return outcome(replays, queues)
+        return outcome(replays, queues, attemptSessions)
+    }
+
+    /// What leased jobs use of their sessions.
+    private var attemptSessions: [JobID: AttemptSession] {
+        guard !sessions.records.isEmpty else { return [:] }
+        var found: [JobID: AttemptSession] = [:]
+        for (submission, leases) in zip(submissions, leases) {
+            for (job, lease) in zip(submission.jobs, leases) where lease != .none {
+                found[job.id] = insertion.context.cookies.session(of: job.spec, tenant: job.tenant)
+            }
+        }
+        return found
     }
 
     // MARK: After the commit
 
     /// Makes the outcome. `replays` has the replies to submissions that were not inserted.
     private func outcome(
-        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ queues: SubmissionQueues
+        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ queues: SubmissionQueues,
+        _ attemptSessions: [JobID: AttemptSession]
     ) -> Outcome {
         var outcome = Outcome()
         for (index, submission) in submissions.enumerated() {
@@ -261,8 +278,10 @@ struct SubmissionBatch {
             for (place, job) in submission.jobs.enumerated() {
                 let lease = leases[index][place]
                 switch lease {
-                case .begins: outcome.attempts.append(attempt(of: job))
-                case .held: outcome.held.append((attempt(of: job), urgency(job), pool(of: job)))
+                case .begins: outcome.attempts.append(attempt(of: job, attemptSessions[job.id]))
+                case .held:
+                    outcome.held.append(
+                        (attempt(of: job, attemptSessions[job.id]), urgency(job), pool(of: job)))
                 case .none where job.spec.startsSuspended:
                     if !job.spec.schedule.dependencies.isEmpty { outcome.hasDependencies = true }
                 case .none:
@@ -317,13 +336,13 @@ struct SubmissionBatch {
             nextAttemptAt: dueAt(job), isNew: isNew)
     }
 
-    private func attempt(of job: NewJob) -> Attempt {
+    private func attempt(of job: NewJob, _ session: AttemptSession?) -> Attempt {
         Attempt(
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, storedSpec: job.storedSpec, secrets: job.request.secrets,
             sealedSecrets: job.sealedSecrets, payload: job.request.payload, origin: job.origin,
             scopePath: insertion.queueState.scope(of: job).path, traceparent: job.traceparent,
-            retryOf: job.retryOf, isCancelRequested: false)
+            retryOf: job.retryOf, isCancelRequested: false, session: session)
     }
 
     /// Reads the replies to earlier submissions with the same keys. A batch that `isAlone` is committed by

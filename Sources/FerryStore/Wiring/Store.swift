@@ -20,6 +20,7 @@ package final class Store: Sendable {
     package let groups: GroupCommands
     package let uploads: UploadCommands
     package let sessions: SessionCommands
+    package let cookies: CookieCommands
     package let scheduleCommands: ScheduleCommands
     package let windows: WindowCommands
     package let events: EventQueries
@@ -111,6 +112,7 @@ package final class Store: Sendable {
         let tenantLimits = TenantLimitCommands(commands, reads, tenantLimitsLoader)
         let hostCommands = HostCommands(commands, reads, configuration.clock, hostLimitsLoader)
         let sessions = SessionCommands(commands, reads, sessionLoader)
+        cookies = CookieCommands(commands, reads, sessionLoader)
         let operators = OperatorCommands(commands, reads, context, signals, nodeState)
         let deliveryQueries = DeliveryQueries(
             commands, reads, jobs, signals, nodeState, context.configuration.credits)

@@ -32,8 +32,8 @@ extension StorePorts {
     init(_ store: MemoryStore) {
         self.init(
             jobs: store, jobControl: store, submissions: store, dependencies: store, answers: store,
-            bulkOperations: store, groups: store, uploads: store, sessions: store, schedules: store,
-            windows: store, events: store, webhooks: store, deliveries: store, hosts: store, limits: store,
+            bulkOperations: store, groups: store, uploads: store, sessions: store, cookies: store,
+            schedules: store, windows: store, events: store, webhooks: store, deliveries: store, hosts: store, limits: store,
             tenantLimits: store, keys: store, control: store, audit: store)
     }
 }

@@ -72,6 +72,27 @@ extension MemoryStore {
         reply(.success(SessionOverview(record, counts: .init())))
     }
 
+    func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        guard let found = state.withLock({ $0.sessions[key] }) else {
+            return reply(.failure(key.name == SessionName.standard ? .sessionNotConfigured : .notFound))
+        }
+        reply(.success(SessionOverview(found, counts: .init())))
+    }
+
+    func cookies(of key: SessionKey, reply: @escaping Reply<CookieStorage>) {
+        guard let found = state.withLock({ $0.sessions[key] }) else {
+            return reply(.failure(key.name == SessionName.standard ? .sessionNotConfigured : .notFound))
+        }
+        reply(.success(cookieStorages.storage(of: found)))
+    }
+
+    func changeCookies<Value: Sendable>(
+        of key: SessionKey, _ change: @escaping @Sendable (inout CookieJar) -> Value,
+        reply: @escaping Reply<Value>
+    ) {
+        cookies(of: key) { storage in reply(storage.map { $0.change(change) }) }
+    }
+
     func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>) {
         let found = state.withLock { $0.sessions[key] }
         guard let found else { return reply(.failure(.notFound)) }

@@ -6,7 +6,7 @@ import Synchronization
 /// The store's ports in memory. Replies are called immediately, on the caller's thread.
 final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader, EventFeed,
     NodeOperations, LimitStore, HostStore, DependencyStore, SubmissionReader, AnswerSink, SessionStore,
-    ContentStore,
+    CookieStore, ContentStore,
     ServiceControl, TenantReader, AuditLog
 {
     func answer(
@@ -107,7 +107,10 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var bulkKeys: [String: BulkOperationID] = [:]
     }
     let sessionCache = SessionCache()
+    let cookieStorages: CookieStorages
     let state = Mutex(State())
+
+    init() { cookieStorages = CookieStorages(of: sessionCache, publicSuffixes: .installed) }
 
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,

@@ -9,6 +9,10 @@ private let session =
 private let secret =
     #"{"identifier":"s","is_configured":true,"revision":1,"weight":1,"proxy":{"password":{"set":true}}}"#
 
+private let cookies =
+    #"{"data":[{"name":"sid","value":"treasure","domain":"a.example","path":"/","expires_at":null,"#
+    + #""secure":true,"http_only":false,"host_only":true}],"next_cursor":null}"#
+
 @Suite("ferry sessions")
 struct SessionCommandTests {
     private func service(_ shown: String = session) throws -> FakeService {
@@ -18,7 +22,12 @@ struct SessionCommandTests {
             case ("GET", "/v1/sessions/s"), ("PUT", "/v1/sessions/s"), ("PUT", "/v1/sessions/new"),
                 ("POST", "/v1/sessions/s/invalidate"):
                 (200, shown)
-            case ("DELETE", "/v1/sessions/s"): (204, "")
+            case ("DELETE", "/v1/sessions/s"), ("DELETE", "/v1/sessions/s/cookies?domain=a.example"):
+                (204, "")
+            case ("GET", "/v1/sessions/s/cookies?name=n%20m&limit=500"): (200, cookies)
+            case ("GET", "/v1/sessions/s/cookies"): (200, "# Netscape HTTP Cookie File\n")
+            case ("PUT", "/v1/sessions/s/cookies"), ("POST", "/v1/sessions/s/cookies"): (200, cookies)
+            case ("POST", "/v1/sessions/s/reset"), ("POST", "/v1/sessions/s/flush"): (200, shown)
             default: (404, #"{"title":"Not found","status":404,"code":"not_found","detail":"No."}"#)
             }
         }
@@ -33,6 +42,36 @@ struct SessionCommandTests {
         let show = run(Sessions.self, ["show", "s", "--url", service.url])
         #expect(show.status == 0 && show.out.contains("jobs.queued:"))
         #expect(run(Sessions.self, ["show", "nobody", "--url", service.url]).status == 1)
+    }
+
+    @Test("cookies are listed without their values, written as text, added from a file and deleted")
+    func cookies() throws {
+        let service = try service()
+        defer { service.stop() }
+        let list = run(Sessions.self, ["cookies", "s", "--name", "n m", "--url", service.url])
+        #expect(list.status == 0 && list.out == "a.example\t/\tsid\twith the session\tSecure, host only\n")
+        let text = run(Sessions.self, ["cookies", "s", "--netscape", "--url", service.url])
+        #expect(text.status == 0 && text.out.hasPrefix("# Netscape"), "\(text.err)")
+        let deletion = run(
+            Sessions.self, ["cookies", "s", "--domain", "a.example", "--delete", "--url", service.url])
+        #expect(deletion.status == 0, "\(deletion.err)")
+        _ = service.requests.take()
+        try withTemporaryDirectory { directory in
+            let file = directory + "/jar"
+            write("a.example\tFALSE\t/\tFALSE\t0\tsid\t1\n", to: file)
+            for option in ["--add", "--replace"] {
+                let change = run(Sessions.self, ["cookies", "s", option, file, "--url", service.url])
+                #expect(change.status == 0, "\(change.err)")
+            }
+        }
+        let requests = service.requests.take()
+        #expect(requests.map(\.method) == ["POST", "PUT"])
+        #expect(requests.allSatisfy { $0.header("content-type") == "text/plain" })
+        #expect(
+            run(Sessions.self, ["cookies", "s", "--delete", "--netscape", "--url", service.url]).status == 2)
+        for verb in ["reset", "flush"] {
+            #expect(run(Sessions.self, [verb, "s", "--url", service.url]).status == 0)
+        }
     }
 
     @Test("set changes only the named fields and requires the revision it has read")

@@ -86,6 +86,11 @@ enum LongBacklog {
             CASE i WHEN 6 THEN 'often' ELSE 'session ' || i END, '{}', CASE WHEN i <= 10 THEN 'cancel' END
         FROM generate_series(1, 1000) AS i;
         UPDATE session_epoch SET epoch = 1000;
+        INSERT INTO cookie_jars (tenant, session, version, removal)
+        SELECT 'backlog', 'session ' || i, 30, i % 2 FROM generate_series(10, 1000) AS i;
+        INSERT INTO cookies (tenant, session, version, key, expires_at, cookie)
+        SELECT 'backlog', 'session ' || i, j, sha256(j::text::bytea), now() + j * interval '1 day', 'sealed'
+        FROM generate_series(10, 1000) AS i, generate_series(1, 30) AS j;
         INSERT INTO sessions (last_sequence, unfinished, is_drained, tenant, name)
         SELECT 1, 0, i <= 100, 'backlog', 'session ' || i FROM generate_series(1, 1000) AS i;
         INSERT INTO session_receivers (job, changed_at, wanted, tenant, session, url)

@@ -88,8 +88,8 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + bulkOperations + claim + connection + contentStore + deliveries + events + groups + uploads
-        + finish + hosts + jobs
+        admin + bulkOperations + claim + connection + contentStore + cookies + deliveries
+        + events + groups + uploads + finish + hosts + jobs
         + leases + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
@@ -548,6 +548,17 @@ struct PlanCall {
             looksAt: 53, "runs of the schedule, of which the argument is the limit, and twice the last one"),
     ]
 
+    private static let cookies: [PlanCall] = [
+        read(Statements.changedCookies, "'{backlog,backlog}', '{session 15,session 16}', '{0,29}'"),
+        writer(
+            Statements.storeCookies,
+            """
+            '{backlog,backlog}', '{session 15,session 16}',
+            ARRAY(SELECT created_at FROM session_configurations LIMIT 2), '{a,b}', '{NULL,c}', '{NULL,NULL}',
+            now()
+            """),
+    ]
+
     private static let schema: [PlanCall] = [
         plain(Statements.checkRows),
         plain(Statements.freeSessionCount),
@@ -569,6 +580,7 @@ struct PlanCall {
         writer(Statements.drainSessions, "'{backlog}', '{session 1}', 0, now()"),
         writer(Statements.drainedSessions, "'', '', 50"),
         writer(Statements.endSessions, "now(), 10"),
+        command(Statements.flushSession, "'backlog', 'session 500', now()"),
         command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),
         read(Statements.listSessions, "'acme', 'session 5', 51"),
         command(Statements.lockSessionEpoch),

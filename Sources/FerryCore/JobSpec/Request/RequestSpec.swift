@@ -23,6 +23,9 @@ extension JobSpec {
         public var acceptEncoding = AcceptEncoding.identity
         /// Whether an upload continues where it broke off.
         public var resumableUploads = ResumableUploads.auto
+        /// Whether cookies are sent and kept (URLSession's `httpShouldHandleCookies`).
+        public var handlesCookies = true
+        var boxedMainDocument: Boxed<DocumentURL>?
         var boxedConnection: Boxed<ConnectionRules>?
         var boxedOriginal: Boxed<OriginalRequest>?
         var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
@@ -80,6 +83,7 @@ extension JobSpec {
                     + "counted and hashed in this form, if the Content-Encoding of the response is one "
                     + "coding that was asked for; otherwise it is stored as it was sent.")
             resumableUploadField(&visitor)
+            cookieFields(&visitor)
             var connection = self.connection ?? .standard
             connection.fields(&visitor)
             if connection != self.connection ?? .standard { self.connection = connection }

@@ -13,13 +13,18 @@ struct URLText: FieldValue {
 
     /// Returns the URL, or `nil` after an error has been reported.
     static func accepted(_ json: JSONView, _ place: FieldPlace) -> WebURL? {
+        guard let url = parsed(json, place) else { return nil }
+        if let reason = place.context.refusal(url.endpoint) {
+            return place.fail("blocked_address", reason)
+        }
+        return url
+    }
+
+    /// Returns the URL, whatever the egress policy says about it; `nil` after an error has been reported.
+    static func parsed(_ json: JSONView, _ place: FieldPlace) -> WebURL? {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(WebURL.Failure) {
-            let url = try WebURL.parse(text)
-            if let reason = place.context.refusal(url.endpoint) {
-                return place.fail("blocked_address", reason)
-            }
-            return url
+            return try WebURL.parse(text)
         } catch {
             guard error == .controlCharacter, let corrected = WebURL.parseIgnoringControls(text) else {
                 return place.fail("invalid_value", error.message)

@@ -18,4 +18,4 @@ ON CONFLICT (tenant, name) DO UPDATE SET
     invalidated_at = coalesce(s.invalidated_at, excluded.invalidated_at)
 WHERE s.revision = $3::integer AND s.ended_at IS NULL
 RETURNING s.tenant, s.name, s.revision, s.epoch, s.created_at, s.updated_at, s.configuration, s.secrets,
-    s.invalidation, s.invalidated_at, s.ended_at
+    s.invalidation, s.invalidated_at, s.ended_at, s.flushed_at

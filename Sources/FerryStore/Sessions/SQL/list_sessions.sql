@@ -1,9 +1,9 @@
 -- Reads a page of a tenant's sessions by name: configured ones, those that have had events, and the default
 -- one. Locks nothing.
 -- $1 tenant, $2 lower bound of names (exclusive), $3 maximum number of sessions.
--- Columns as in changed_sessions.sql, null if the session is not configured; column 11 is the name.
+-- Columns as in changed_sessions.sql, null if the session is not configured; column 12 is the name.
 SELECT c.tenant, c.name, c.revision, c.epoch, c.created_at, c.updated_at, c.configuration, c.secrets,
-    c.invalidation, c.invalidated_at, c.ended_at, n.name
+    c.invalidation, c.invalidated_at, c.ended_at, c.flushed_at, n.name
 FROM (
     SELECT name FROM (
         (SELECT name FROM session_configurations WHERE tenant = $1::text AND name > $2::text

@@ -20,4 +20,4 @@ ON CONFLICT (tenant, name) DO UPDATE SET
     sends_launch_events = excluded.sends_launch_events
 WHERE s.revision = $3::integer AND s.invalidation IS NULL
 RETURNING s.tenant, s.name, s.revision, s.epoch, s.created_at, s.updated_at, s.configuration, s.secrets,
-    s.invalidation, s.invalidated_at, s.ended_at
+    s.invalidation, s.invalidated_at, s.ended_at, s.flushed_at

@@ -1,0 +1,75 @@
+package import FerryCore
+import Postgres
+
+/// Reads and changes the cookies of sessions. Any thread.
+package final class CookieCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let sessionLoader: SessionLoader
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ sessionLoader: SessionLoader) {
+        self.commands = commands
+        self.reads = reads
+        self.sessionLoader = sessionLoader
+    }
+
+    /// Replies with the storage of a session after it was read. Errors: `notFound`, `sessionNotConfigured`.
+    package func cookies(of key: SessionKey, reply: @escaping Reply<CookieStorage>) {
+        let sessionLoader = sessionLoader
+        reads.read("read_cookies", of: .tenant(key.tenant), reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<CookieStorage, StoreError> in
+            try Self.storage(of: key, &connection, sessionLoader)
+        }
+    }
+
+    /// Changes the cookies of a session, and replies once that is stored. `change` may be called several
+    /// times. Errors: `notFound`, `sessionNotConfigured`.
+    package func changeCookies<Value: Sendable>(
+        of key: SessionKey, _ change: @escaping @Sendable (inout CookieJar) -> Value,
+        reply: @escaping Reply<Value>
+    ) {
+        let sessionLoader = sessionLoader
+        commands.perform("change_cookies", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Value, StoreError> in
+            let storage: CookieStorage
+            switch try Self.storage(of: key, &connection, sessionLoader) {
+            case .failure(let error): return .failure(error)
+            case .success(let found): storage = found
+            }
+            let value = storage.change(change)
+            try CookieWriting(of: storage).run(&connection, sessionLoader.context)
+            return .success(value)
+        }
+    }
+
+    /// Stores the cookies that this node has in memory, and makes requests of the session that begin later use
+    /// new connections. Errors: `notFound`, `sessionNotConfigured`.
+    package func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        let sessionLoader = sessionLoader
+        commands.perform("flush_session", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<SessionOverview, StoreError> in
+            try CookieWriting(allOf: sessionLoader.context.cookies).run(&connection, sessionLoader.context)
+            var parameters = Parameters(key)
+            parameters.append(sessionLoader.context.clock.now())
+            let statement = Statements.flushSession
+            guard
+                let record = try SessionCommands.change(statement, parameters, &connection, sessionLoader)
+            else {
+                let isKnown = try SessionCommands.record(of: key, &connection, sessionLoader).isKnown
+                return .failure(isKnown ? .sessionNotConfigured : .notFound)
+            }
+            let counts = try SessionCommands.counts(of: key, &connection)
+            return .success(SessionOverview(record, counts: counts))
+        }
+    }
+
+    private static func storage(
+        of key: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader
+    ) throws(PostgresError) -> Result<CookieStorage, StoreError> {
+        let (record, isKnown) = try SessionCommands.record(of: key, &connection, sessionLoader)
+        guard let record else { return .failure(isKnown ? .sessionNotConfigured : .notFound) }
+        let storage = sessionLoader.context.cookies.storage(of: record)
+        try CookieReading([storage]).run(&connection, sessionLoader.context)
+        return .success(storage)
+    }
+}

@@ -3,7 +3,7 @@ FROM swift:6.3-bookworm AS build
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends \
         pkg-config libmicrohttpd-dev libcurl4-openssl-dev libpq-dev libssl-dev \
-        zlib1g-dev libbrotli-dev libidn2-dev \
+        zlib1g-dev libbrotli-dev libidn2-dev libpsl-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 # The dependencies change rarely: they have a layer of their own.
@@ -23,7 +23,8 @@ LABEL org.opencontainers.image.title="Ferry" \
 # What the binary links; tzdata and certificates for what it talks to.
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends \
-        libcurl4 libmicrohttpd12 libpq5 libssl3 zlib1g libbrotli1 libidn2-0 ca-certificates tzdata \
+        libcurl4 libmicrohttpd12 libpq5 libssl3 zlib1g libbrotli1 libidn2-0 libpsl5 publicsuffix ca-certificates \
+        tzdata \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --system --gid 10001 ferry \
     && useradd --system --uid 10001 --gid ferry --home-dir /var/lib/ferry --no-create-home ferry \

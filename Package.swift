@@ -136,6 +136,8 @@ let package = Package(
             name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport", "TestThreads"],
             swiftSettings: strict),
         .testTarget(
+            name: "PublicSuffixListTests", dependencies: ["PublicSuffixList"], swiftSettings: strict),
+        .testTarget(
             name: "FerryCoreTests", dependencies: ["FerryCore", "TestGolden"], swiftSettings: strict),
         .testTarget(
             name: "FerryAPITests",

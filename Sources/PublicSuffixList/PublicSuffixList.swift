@@ -9,9 +9,6 @@ public enum PublicSuffixList {
     /// a list that is loaded, so any thread may read it. The process keeps it until it ends.
     private nonisolated(unsafe) static let list: OpaquePointer? = psl_latest(nil) ?? psl_builtin()
 
-    /// Number of rules. 0 if there is no list: every name without a dot is a public suffix then.
-    public static var ruleCount: Int { list.map { Int(psl_suffix_count($0)) } ?? 0 }
-
     /// Returns `true` if the name is a public suffix. A name that no rule matches is one if it has no dot.
     public static func contains(_ name: String) -> Bool {
         let name = parts(of: name).name

@@ -33,9 +33,10 @@ enum Tree {
     static let mayImport: [String: Set<String>] = [
         "Sys": ["CSys"], "OpenSSL": ["COpenSSL"], "Codings": ["CBrotli", "CZlib"],
         "IDNA": ["CIdn2"],
+        "PublicSuffixList": ["CPsl"],
         "HTTPServer": ["CMicrohttpd", "Sys"], "Postgres": ["CPostgres", "Sys"],
         "Curl": ["CCurl", "CSys", "Sys"],
-        "FerryCore": ["IDNA"],
+        "FerryCore": ["IDNA", "PublicSuffixList"],
         "FerryAPI": ["FerryCore", "HTTPServer", "OpenSSL", "Sys"],
         "FerryScheduler": ["FerryCore"],
         "FerryStore": ["FerryCore", "FerryScheduler", "Postgres", "Sys"],

@@ -199,7 +199,7 @@ def test_the_image_has_the_libraries_of_the_build(dockerfile):
     for development, runtime in {"libmicrohttpd-dev": "libmicrohttpd12", "libcurl4-openssl-dev": "libcurl4",
                                  "libpq-dev": "libpq5", "libssl-dev": "libssl3",
                                  "zlib1g-dev": "zlib1g", "libbrotli-dev": "libbrotli1",
-                                 "libidn2-dev": "libidn2-0"}.items():
+                                 "libidn2-dev": "libidn2-0", "libpsl-dev": "libpsl5"}.items():
         assert development in installs and runtime in installs
         assert development in (REPOSITORY / "scripts/install-system-packages").read_text()
 

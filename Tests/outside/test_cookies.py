@@ -283,9 +283,9 @@ def test_the_format_of_netscape(ferry, session, server):
 
 @pytest.mark.parametrize("cookie, pointer", [
     ({"value": "1", "domain": "a.example"}, "#/data/0/name"), ({"name": "a", "value": "1"}, "#/data/0/domain"),
-    ({"name": "a", "value": "1", "domain": "com", "host_only": False}, "#/data/0/domain"),
+    ({"name": "a", "value": "1", "domain": "com", "host_only": False}, "#/data/0/host_only"),
     ({"name": "a;b", "value": "1", "domain": "a.example"}, "#/data/0/name"),
-    ({"name": "a", "value": "1\n", "domain": "a.example"}, "#/data/0/value"),
+    ({"name": "a", "value": "1\n", "domain": "a.example"}, "#/data/0/name"),
     ({"name": "a", "value": 1, "domain": "a.example"}, "#/data/0/value"),
     ({"name": "a", "value": "1", "domain": "a.example", "path": "p"}, "#/data/0/path"),
     ({"name": "a", "value": "1", "domain": "a.example", "color": 1}, "#/data/0/color"),

@@ -254,7 +254,7 @@ public struct CookieJar: Sendable {
         byteCount += cookie.byteCount
         if let expiresAt = cookie.expiresAt { nextExpiry = min(nextExpiry, expiresAt) }
         let entry = CookieShelf.Entry(cookie: cookie, recordedAccessAt: recordedAccessAt)
-        let isPublicSuffix = { [suffixes] in suffixes.isPublicSuffix(cookie.domain) }
+        let isPublicSuffix = { [suffixes] in suffixes.isShared(cookie.domain) }
         shelves[cookie.domain, default: CookieShelf(isPublicSuffix: isPublicSuffix())].insert(entry)
     }
 

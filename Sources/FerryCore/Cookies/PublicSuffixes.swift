@@ -26,6 +26,12 @@ public struct InstalledPublicSuffixes: PublicSuffixes {
 }
 
 extension PublicSuffixes {
+    /// Returns `true` if different organizations have hosts below the domain. No address is such a domain.
+    func isShared(_ domain: String) -> Bool {
+        // A domain that is no host has no hosts below it.
+        (try? HostName.parse(domain[...]))?.1 == nil && isPublicSuffix(domain)
+    }
+
     /// Returns `true` if both URLs have the same registrable domain, or the same host.
     func haveSameDomain(_ a: WebURL, _ b: WebURL) -> Bool {
         if a.host == b.host { return true }

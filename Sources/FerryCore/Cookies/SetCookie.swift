@@ -38,7 +38,8 @@ struct SetCookie {
         switch name.count {
         case 4 where isSame(name, "path"):
             path = value.first == UInt8(ascii: "/") ? Array(value) : nil
-        case 6 where isSame(name, "domain"):
+        // An empty value is ignored as in browsers and RFC 6265 §5.2.3: an earlier one still counts.
+        case 6 where isSame(name, "domain") && !value.isEmpty:
             domain = (value.first == UInt8(ascii: ".") ? value.dropFirst() : value).map(lowerCased)
         case 6 where isSame(name, "secure"): isSecure = true
         case 7 where isSame(name, "max-age"): maxAge = Self.time(maxAge: value, now: now) ?? maxAge

@@ -183,13 +183,13 @@ public enum Limits {
     public static let additionalHeaderOriginCountMax = 100
 
     // MARK: Cookies
-    /// Name and value of a cookie together, in bytes (RFC 6265bis §5.6).
+    /// Name and value of a cookie (RFC 6265bis §5.6), in bytes.
     /// If exceeded: the cookie is ignored; in a body, 422.
     public static let cookieByteCountMax = 4_096
-    /// Value of an attribute of a cookie, in bytes (RFC 6265bis §5.6).
+    /// Value of an attribute of a cookie (RFC 6265bis §5.6), in bytes.
     /// If exceeded: the attribute is ignored; in a body, 422.
     public static let cookieAttributeByteCountMax = 1_024
-    /// Life of a cookie, in seconds: 400 days (RFC 6265bis §5.5).
+    /// Time until a cookie expires (RFC 6265bis §5.5), in seconds.
     /// If exceeded: reduced to this value.
     public static let cookieSecondsMax = 34_560_000.0
     /// Cookies of a session with the same domain.
@@ -198,8 +198,9 @@ public enum Limits {
     /// Cookies of a session.
     /// If exceeded: the cookie that was not used for the longest time is removed.
     public static let cookieCountMax = 3_000
-    /// Cookies of a session, in bytes of memory: their texts and 256 bytes each.
-    /// If exceeded: the cookie that was not used for the longest time is removed.
+    /// Memory of the cookies of a session, in bytes.
+    /// If exceeded: the cookie that was not used for the longest time is removed. A cookie counts its texts and
+    /// 256 bytes.
     public static let cookieJarByteCountMax = 2 << 20
     /// Body with the cookies of a session, in bytes.
     /// If exceeded: 413.

@@ -109,9 +109,8 @@ enum EngineLimits {
     /// Bytes of libcurl's buffer for a coded body: it fills the buffer up to a hundred times before it
     /// returns (7.88), and the bytes are decoded meanwhile.
     static let codedReceiveBufferSize = 2 << 10
-    /// Cookies of one chain of redirects, and bytes of their names and values.
-    static let cookieCountMax = 50
-    static let cookieByteCountMax = 8 << 10
+    /// Cookies of one chain of redirects. As many as a client should keep of one domain (RFC 6265bis §6.1).
+    static let cookies = CookieLimits(domainCountMax: 50, countMax: 50, byteCountMax: 24 << 10)
     /// libcurl's default, in bytes; a larger buffer would cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
     /// Bytes of the buffer while a loop has at most `largeBufferTransferCountMax` transfers. Below 64 KiB:

@@ -191,9 +191,7 @@ struct RequestBuilder: Sendable {
         let credential = Self.authorization(attempt, hop)
         var cookies: [String] = []
         for pair in attempt.secrets.headers where hop.keepsCredentials && !isWithheld(pair.name) {
-            if equalIgnoringCase(pair.name, "cookie"), attempt.session == nil,
-                hop.cookies != RedirectCookies()
-            {
+            if equalIgnoringCase(pair.name, "cookie"), attempt.session == nil, !hop.cookies.isEmpty {
                 cookies.append(pair.value)
                 continue
             }
@@ -210,7 +208,7 @@ struct RequestBuilder: Sendable {
             if !named.contains("cookie"), let cookie = session.cookieField(for: hop.url, at: clock.now()) {
                 headers.append(.init("Cookie", FieldOctets(cookie)))
             }
-        } else if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
+        } else if let cookie = hop.cookies.field(for: hop.url, with: cookies, now: clock.now()) {
             headers.append(.init("Cookie", cookie))
         }
         for pair in spec.request.headers {

@@ -62,8 +62,9 @@ struct RunningEditTests {
                 hop,
                 cookies: [
                     .init(
-                        name: "a", value: "b", domain: "other.example", isHostOnly: true, path: "/",
-                        isSecure: true)
+                        name: Array("a".utf8), value: Array("b".utf8), domain: "other.example",
+                        isHostOnly: true, isSecure: true, createdAt: .distantPast,
+                        lastAccessAt: .distantPast)
                 ], attempt: attempt.number + 1)
             node.store.dispatcher.record(
                 result(attempt, .failed(error, retryAfter: retryAfter), delayedRedirect: redirect))

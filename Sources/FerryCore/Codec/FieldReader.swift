@@ -66,6 +66,10 @@ struct FieldReader {
     /// Returns `true` if the member is present and not null.
     func hasValue(_ name: String) -> Bool { member(name)?.value.isNull == false }
 
+    /// Returns a member of an object that is a member, or `nil` if one of them is absent. Neither counts as
+    /// read.
+    func member(_ name: String, of object: String) -> JSONView? { member(object)?.value[name] }
+
     /// Returns the member unchanged, or `nil` if it is absent.
     mutating func value(_ name: String) -> JSONView? {
         guard let (place, value) = member(name) else { return nil }

@@ -42,10 +42,10 @@ public struct FieldDecoder: FieldVisitor {
     /// Returns an object with the values that a new one has if its body names none.
     static func standard<Object: FieldObject>(_ type: Object.Type, _ context: FieldContext) -> Object {
         var object = Object()
-        guard let defaults = context.defaults else { return object }
+        guard context.defaults != nil else { return object }
         var inheritance = FieldInheritance(context: context)
         object.fields(&inheritance)
-        object.inherit(from: defaults)
+        object.inherit(from: context)
         return object
     }
 
@@ -55,6 +55,13 @@ public struct FieldDecoder: FieldVisitor {
     /// Returns `true` if the body determines the member: a new object names it, or a patch does not reset it.
     public func isGiven(_ name: String) -> Bool {
         mode == .new ? reader.has(name) : !reader.has(name) || reader.hasValue(name)
+    }
+
+    /// Like `isGiven(_:)`, for a member of an object that is a member.
+    func isGiven(_ name: String, in object: String) -> Bool {
+        guard isGiven(object) else { return false }
+        let member = reader.member(name, of: object)
+        return mode == .new ? member != nil : member?.isNull != true
     }
 
     /// Returns `true` if the body names the member.

@@ -33,9 +33,9 @@ public protocol FieldObject: Sendable, Equatable {
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
 
-    /// Sets values that depend on `defaults` in another way than `FieldTraits.Inheritance`. Called after the
-    /// fields were inherited.
-    mutating func inherit(from defaults: any FieldDefaults)
+    /// Sets values that depend on the defaults of the context in another way than `FieldTraits.Inheritance`.
+    /// Called after the fields were inherited, and only if the context has defaults.
+    mutating func inherit(from context: FieldContext)
 
     /// Called after a body has been read: sets values that follow from others, and reports combinations that
     /// are not allowed.
@@ -48,7 +48,7 @@ extension FieldObject {
     public static var memberPrefix: String? { nil }
     public static var standardTexts: StandardTexts? { nil }
     public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
-    public mutating func inherit(from defaults: any FieldDefaults) {}
+    public mutating func inherit(from context: FieldContext) {}
     public mutating func check(_ body: FieldDecoder) {}
 }
 

@@ -142,7 +142,7 @@ extension JobRequest {
             before, isOtherProxy, context,
             "The job has credentials for its own server; for another one, give others or null.",
             "The proxy could read the job's credentials; with another proxy, give them again or null.")
-        if given.authorities != nil {
+        if let authorities = given.authorities, authorities != before.secrets.connection?.authorities {
             context.errors.add(
                 "#/request/tls/ca", "invalid_combination",
                 "The job's credentials are for a server of other authorities; give them again or null.")
@@ -192,6 +192,7 @@ extension JobSecrets {
     private var inOrder: JobSecrets {
         var secrets = self
         secrets.headers = headers.fieldsInOrder
+        secrets.webhookHeaders = webhookHeaders.fieldsInOrder
         return secrets
     }
 }
@@ -206,6 +207,7 @@ extension SessionConfiguration {
         var configuration = self
         configuration.metadata = metadata.inOrder
         configuration.headers = headers.fieldsInOrder
+        if let webhook { configuration.webhook?.headers = webhook.headers.fieldsInOrder }
         return configuration
     }
 }

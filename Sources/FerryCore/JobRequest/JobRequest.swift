@@ -85,11 +85,9 @@ extension JSONView {
 extension JobSpec {
     /// Moves the texts of secrets out of the spec.
     fileprivate mutating func takeSecrets(resumePoint: ResumePoint?) -> JobSecrets {
-        var secrets = JobSecrets(
-            headers: request.headers.takeSecrets(), webhookSecret: webhook?.secret.take())
-        if var webhook, !webhook.headers.isEmpty || webhook.tls != nil {
-            secrets.webhookHeaders = WebhookHeaders.takeValues(&webhook.headers)
-            secrets.webhookTLS = WebhookTLS.takeText(&webhook.tls)
+        var secrets = JobSecrets(headers: request.headers.takeSecrets())
+        if var webhook {
+            webhook.takeSecrets(into: &secrets)
             self.webhook = webhook
         }
         if var connection = request.connection {
@@ -115,8 +113,9 @@ extension JobSpec {
         if kind == .upload, fields.mode == .new, !fields.hasValue("source") {
             fields.fail("source", "required", "An upload needs a source.")
         }
+        inheritWebhook(fields)
         if var webhook, webhook.events.isEmpty {
-            webhook.events = EventType.standard + (acknowledgement == nil ? [] : AcknowledgementRules.events)
+            webhook.setStandardEvents(acknowledgement)
             self.webhook = webhook
         }
         checkParts(fields)
@@ -133,7 +132,8 @@ extension JobSpec {
         }
     }
 
-    private var isInParts: Bool { segmentCountMax > 1 || !mirrors.isEmpty }
+    /// `true` if the file may be fetched in parts, or from several servers.
+    var isInParts: Bool { segmentCountMax > 1 || !mirrors.isEmpty }
 
     /// Reports segments and mirrors unless the job is a download by GET that does not set ranges itself.
     private func checkParts(_ fields: FieldDecoder) {
@@ -158,23 +158,6 @@ extension JobSpec {
                     "mirrors/\(index)", "invalid_combination", "With request.tls, mirrors are https URLs too."
                 )
             }
-        }
-    }
-
-    /// A question ends the attempt, and the request is repeated after the answer.
-    private func checkQuestions(_ fields: FieldDecoder) {
-        if isInParts, asksOnChallenge {
-            fields.fail(
-                "on_challenge", "invalid_combination", "A job with segments or mirrors cannot ask.")
-        }
-        guard redirects.policy == .ask else { return }
-        if isInParts {
-            fields.fail(
-                "redirects/policy", "invalid_combination", "A job with segments or mirrors cannot ask.")
-        } else if !isRequestRepeatable {
-            fields.fail(
-                "redirects/policy", "invalid_combination",
-                "\(request.method) is not idempotent, and would be sent again after the answer.")
         }
     }
 

@@ -168,6 +168,8 @@ extension JobSpec {
         public var resumesWithoutValidator = false
         /// Status codes that are retried, or `nil` for the default.
         public var statuses: [StatusPattern]?
+        /// Kinds of jobs that have `resume_without_validator`.
+        static let resumingKinds: JobKinds = .download
         /// Creates the default rules.
         public init() {}
 
@@ -186,7 +188,7 @@ extension JobSpec {
                 "non_idempotent", &repeatsNonIdempotent, .plain,
                 "Whether a request that is not idempotent is repeated after it may have reached the server.")
             visitor.field(
-                "resume_without_validator", &resumesWithoutValidator, .of(kinds: .download),
+                "resume_without_validator", &resumesWithoutValidator, .of(kinds: Self.resumingKinds),
                 "Whether an attempt resumes from the bytes of the last one although the server has sent "
                     + "neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed "
                     + "file.")
@@ -255,6 +257,20 @@ extension JobSpec {
         public mutating func check(_ body: FieldDecoder) {
             WebhookHeaders.check(headers, body)
             WebhookTLS.check(&tls, for: url, of: "webhook", body)
+        }
+
+        /// Sets the events of a webhook that names none. `acknowledgement`: rules of the job, or `nil` if it
+        /// needs none.
+        mutating func setStandardEvents(_ acknowledgement: AcknowledgementRules?) {
+            guard events.isEmpty else { return }
+            events = EventType.standard + (acknowledgement == nil ? [] : AcknowledgementRules.events)
+        }
+
+        /// Moves the texts of secrets to the secrets of the job or session.
+        mutating func takeSecrets(into secrets: inout JobSecrets) {
+            secrets.webhookSecret = secret.take()
+            secrets.webhookHeaders = WebhookHeaders.takeValues(&headers)
+            secrets.webhookTLS = WebhookTLS.takeText(&tls)
         }
     }
 }

@@ -140,20 +140,20 @@ public struct JobSpec: FieldObject {
             "source", &source, .of(.never, kinds: [.download, .upload]),
             "The bytes of an upload. Of a download: the object of a store, in place of request.url.")
         visitor.object("integrity", &integrity, .plain, "What the bytes must be.")
-        visitor.object("redirects", &redirects, .plain, "Rules for redirects.")
-        visitor.object("accept", &accept, .plain, "Responses that are accepted.")
+        visitor.object("redirects", &redirects, .of(from: .sessionRule), "Rules for redirects.")
+        visitor.object("accept", &accept, .of(from: .sessionRule), "Responses that are accepted.")
         visitor.field(
-            "on_challenge", &onChallenge, .plain,
+            "on_challenge", &onChallenge, .of(from: .session),
             "What happens after a 401, or a 407 of the job's own proxy. ask: a client may give a credential "
                 + "(POST …/challenge).")
         visitor.field(
-            "on_url_expired", &onURLExpired, .plain,
+            "on_url_expired", &onURLExpired, .of(from: .session),
             "What happens after a 401, 403 or 410 that accept.status does not name and that is not retried. "
                 + "ask: a client may give a new request (POST …/url_expired, or PATCH).")
         visitor.object("questions", &questions, .plain, "What applies if no client answers a question.")
         visitor.object("schedule", &schedule, .plain, "Begin date, timeouts and order.")
-        visitor.object("network", &network, .of(.always), "Use of the network.")
-        visitor.object("retry", &retry, .plain, "Rules for further attempts.")
+        visitor.object("network", &network, .of(.always, from: .sessionRule), "Use of the network.")
+        visitor.object("retry", &retry, .of(from: .sessionRule), "Rules for further attempts.")
         visitor.field(
             "segments", &segmentCountMax, 1...Limits.segmentCountMax,
             .of(.never, kinds: .download, determines: [.range, .ifRange]),
@@ -171,7 +171,7 @@ public struct JobSpec: FieldObject {
             "Whether the finished job waits for an acknowledgement: rules, null, or false to decline it even "
                 + "where an endpoint requires it.")
         choice.apply(to: &self)
-        visitor.object("webhook", &webhook, .of(.never), "Webhook of the job.")
+        visitor.object("webhook", &webhook, .of(.never, from: .sessionRule), "Webhook of the job.")
         var resumeData: ResumeText?
         visitor.field(
             "resume_data", &resumeData, .of(.never, kinds: [.download, .upload], isWriteOnly: true),

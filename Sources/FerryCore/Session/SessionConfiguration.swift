@@ -12,6 +12,11 @@ public struct SessionConfiguration: FieldObject {
         case background
 
         public static var unsupportedValues: [String] { ["ephemeral"] }
+
+        /// Default value of `retry.max_attempts`.
+        var attemptCountMax: Int {
+            self == .background ? Limits.jobAttemptCountMax : JobSpec.RetryRules().attemptCountMax
+        }
     }
 
     /// Kind of the session.
@@ -47,6 +52,18 @@ public struct SessionConfiguration: FieldObject {
     /// TLS versions; `nil` for no maximum.
     public var tlsVersionMin = ConnectionRules.TLS.Version.v12
     public var tlsVersionMax: ConnectionRules.TLS.Version?
+    /// Default values of the objects of the same names of its jobs, member by member.
+    public var redirects = JobSpec.Redirects()
+    public var accept = JobSpec.Acceptance()
+    public var retry = JobSpec.RetryRules()
+    public var network = JobSpec.Network()
+    /// Default values of the fields of the same names of its jobs.
+    public var onChallenge = JobSpec.ChallengePolicy.fail
+    public var onURLExpired = JobSpec.ExpiredURLPolicy.fail
+    /// TLS settings besides the versions, or `nil` for the default.
+    public var tls: SessionTLS?
+    /// Webhook of jobs that name none, or `nil`. Its events are empty if it names none.
+    public var webhook: JobSpec.WebhookSpec?
     /// Seconds for which finished jobs and their data are kept, or `nil` for the default of Ferry.
     public var retention: Double?
     /// Rules of acknowledgement, or `nil` if finished jobs need none.
@@ -132,6 +149,33 @@ public struct SessionConfiguration: FieldObject {
         visitor.field("tls_minimum_version", &tlsVersionMin, .plain, "Lowest version of TLS.")
         visitor.field(
             "tls_maximum_version", &tlsVersionMax, .plain, "Highest version of TLS; null for no maximum.")
+        jobFields(&visitor)
+    }
+
+    /// Declares the fields and objects that have the names and rules of those of a job.
+    private mutating func jobFields(_ visitor: inout some FieldVisitor) {
+        visitor.object(
+            "redirects", &redirects, .plain,
+            "Defaults of redirects, member by member. Background sessions ignore policy.")
+        visitor.object("accept", &accept, .plain, "Defaults of accept, member by member.")
+        visitor.object("retry", &retry, .plain, "Defaults of retry, member by member.")
+        visitor.object(
+            "network", &network, .plain,
+            "Defaults of network, member by member. Its max_bytes_per_second is the rate of each job.")
+        visitor.field(
+            "on_challenge", &onChallenge, .plain,
+            "Default of on_challenge, ignored where other fields of a job exclude it.")
+        visitor.field(
+            "on_url_expired", &onURLExpired, .plain,
+            "Default of on_url_expired, ignored where other fields of a job exclude it.")
+        visitor.field(
+            "cache_policy", &JobSpec.CachePolicy.only, .plain,
+            "Default of request.cache_policy.")
+        visitor.object(
+            "tls", &tls, .plain,
+            "Defaults of request.tls besides the versions, member by member; null for none.")
+        visitor.object(
+            "webhook", &webhook, .plain, "Webhook of jobs that do not name the field; null for none.")
     }
 
     public static let schemaName = "Session"
@@ -147,6 +191,7 @@ public struct SessionConfiguration: FieldObject {
               },
               "examples": [
                 {"weight": 2, "http_additional_headers": {"User-Agent": "reports/1"}},
+                {"redirects": {"policy": "reject"}, "retry": {"max_attempts": 3}},
                 {
                   "http_additional_headers": {"Authorization": "Bearer shop-token"},
                   "http_additional_headers_origins": ["https://shop.example", "https://*.shop.example:8443"]
@@ -160,6 +205,8 @@ public struct SessionConfiguration: FieldObject {
         if !body.isGiven("waits_for_connectivity") {
             waitsForConnectivity = kind == .background
         }
+        if !body.isGiven("max_attempts", in: "retry") { retry.attemptCountMax = kind.attemptCountMax }
+        if tls == SessionTLS() { tls = nil }
         if !body.isGiven("http_maximum_connections_per_host") {
             connectionsPerHostMax = body.context.node.connectionsPerHostMax
         }
@@ -206,7 +253,7 @@ public final class SessionRecord: Sendable {
     public let updatedAt: Timestamp
     /// Configuration.
     public let configuration: SessionConfiguration
-    /// Secret values of header fields, and the password of the proxy.
+    /// Secret values of header fields, and secrets of the proxy, the TLS settings and the webhook.
     public let secrets: JobSecrets
     /// `false` if the row is damaged or encrypted with another key.
     public let isReadable: Bool
@@ -265,11 +312,7 @@ public struct SessionDraft: Sendable {
     ) throws(InvalidFields) {
         var configuration = try SessionConfiguration(
             body: json, FieldContext(node: node, refusal: refusal))
-        var secrets = JobSecrets(headers: configuration.headers.takeSecrets())
-        var connection = ConnectionSecrets()
-        connection.proxyPassword = configuration.proxy?.password.take()
-        connection.proxyAuthorities = configuration.proxy?.authorities.take()
-        secrets.connection = connection
+        let secrets = configuration.takeSecrets()
         self.init(
             configuration: configuration, secrets: secrets,
             sealedSecrets: secrets.isEmpty ? nil : seal(secrets.encode()))
@@ -277,3 +320,16 @@ public struct SessionDraft: Sendable {
 }
 
 extension SessionInvalidation: ShownValue {}
+
+extension SessionConfiguration {
+    /// Moves the texts of secrets out of the configuration.
+    fileprivate mutating func takeSecrets() -> JobSecrets {
+        var secrets = JobSecrets(headers: headers.takeSecrets())
+        var rules = ConnectionRules()
+        (rules.proxy, rules.tls) = (proxy, tls?.rules)
+        secrets.connection = rules.takeSecrets()
+        (proxy, tls) = (rules.proxy, rules.tls.map(SessionTLS.init))
+        webhook?.takeSecrets(into: &secrets)
+        return secrets
+    }
+}

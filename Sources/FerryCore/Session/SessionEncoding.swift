@@ -6,6 +6,9 @@ extension SessionConfiguration {
     public func encodeStored(_ seal: SecretSeal) -> [UInt8] {
         var secrets: [JSON.Member] = []
         secrets.append(fields: headers, as: "http_additional_headers")
+        var receiver: [JSON.Member] = []
+        if let webhook { receiver.append(url: webhook.url) }
+        if !receiver.isEmpty { secrets.append(JSON.Member("webhook", .object(receiver))) }
         guard !secrets.isEmpty else { return storedForm(isRedacted: false) }
         return SealedDocument.make(storedForm(isRedacted: true), secrets: .object(secrets), seal)
     }
@@ -20,12 +23,26 @@ extension SessionConfiguration {
 
     /// Reads what `encodeStored` returned; secret values are redacted.
     public init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        try self.init(restoring: try StoredObject(storedJSON))
+        try self.init(try StoredObject(storedJSON))
     }
 
     /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
     public init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
-        try self.init(restoring: try StoredObject(storedJSON, opening: seal))
+        try self.init(try StoredObject(storedJSON, opening: seal))
+    }
+
+    private init(_ stored: StoredObject) throws(StoredJSONError) {
+        try self.init(restoring: stored)
+        // A row of an earlier version has no `retry`.
+        if stored.object("retry") == nil { retry.attemptCountMax = kind.attemptCountMax }
+    }
+
+    /// The fields as they are shown: a webhook that names no events has the events of a job without rules of
+    /// its own.
+    var withStandardEvents: SessionConfiguration {
+        var configuration = self
+        configuration.webhook?.setStandardEvents(acknowledgement)
+        return configuration
     }
 }
 
@@ -90,7 +107,7 @@ public struct SessionOverview: ShownObject {
         list.member(
             "ended_at", \.record?.endedAt,
             "Time at which the last job of an invalidated session ended.")
-        list.fields(\.configuration)
+        list.fields(\.configuration.withStandardEvents)
         list.member("jobs", \.counts, "Numbers of unfinished jobs by state; null in lists.")
     }
 }

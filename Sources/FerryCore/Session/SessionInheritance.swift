@@ -12,34 +12,83 @@ extension FieldContext {
     var isBackground: Bool { session?.configuration.kind == .background }
 }
 
-extension JobSpec.RetryRules {
-    public mutating func inherit(from defaults: any FieldDefaults) {
-        guard let session = (defaults as? SessionRecord)?.configuration else { return }
-        if session.kind == .background { attemptCountMax = Limits.jobAttemptCountMax }
+extension JobSpec {
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        acknowledgement = session.configuration.acknowledgement
+        lowSpeed = session.configuration.lowSpeed
+    }
+
+    /// Sets the webhook of the session if the body of a new job does not name one. A webhook of the job
+    /// replaces it as a whole, because its secret and header fields are for its own receiver.
+    mutating func inheritWebhook(_ fields: FieldDecoder) {
+        guard fields.mode == .new, let session = fields.context.session,
+            var webhook = session.configuration.webhook, !fields.has("webhook")
+        else { return }
+        // The policy may have become stricter since the session was configured.
+        if let url = try? WebURL.parse(webhook.url), let reason = fields.context.refusal(url.endpoint) {
+            fields.fail("webhook", "blocked_address", reason)
+        }
+        webhook.secret.text = session.secrets.webhookSecret
+        webhook.headers = session.secrets.webhookHeaders
+        webhook.tls = session.secrets.webhookTLS
+        self.webhook = webhook
     }
 }
 
-extension JobSpec {
-    public mutating func inherit(from defaults: any FieldDefaults) {
-        guard let session = (defaults as? SessionRecord)?.configuration else { return }
-        acknowledgement = session.acknowledgement
-        lowSpeed = session.lowSpeed
+extension JobSpec.Redirects {
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        self = session.configuration.redirects
+        // A session's choice is ignored where another of its fields excludes it.
+        if context.isBackground { policy = .follow }
+    }
+}
+
+extension JobSpec.Acceptance {
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        self = session.configuration.accept
+        if let kind = context.kind { leaveOutStandard(kind) }
+    }
+}
+
+extension JobSpec.RetryRules {
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        self = session.configuration.retry
+        let hasResume = context.kind.map { Self.resumingKinds.contains(JobKinds($0)) } ?? false
+        if !hasResume { resumesWithoutValidator = false }
+    }
+}
+
+extension JobSpec.Network {
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        self = session.configuration.network
     }
 }
 
 extension JobSpec.Schedule {
-    public mutating func inherit(from defaults: any FieldDefaults) {
-        guard let session = (defaults as? SessionRecord)?.configuration else { return }
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session?.configuration else { return }
         // A session's choice is ignored where another of its fields excludes it.
         isDiscretionary = isDiscretionary && session.networkServiceType != .responsiveData
     }
 }
 
 extension ConnectionRules.TLS {
-    public mutating func inherit(from defaults: any FieldDefaults) {
-        guard let session = (defaults as? SessionRecord)?.configuration else { return }
-        versionMin = session.tlsVersionMin
-        versionMax = session.tlsVersionMax
+    public mutating func inherit(from context: FieldContext) {
+        guard let session = context.session else { return }
+        if let tls = session.configuration.tls {
+            let texts = session.secrets.connection
+            self = tls.rules
+            authorities.text = texts?.authorities
+            clientCertificate.text = texts?.clientCertificate
+            clientKey.text = texts?.clientKey
+        }
+        versionMin = session.configuration.tlsVersionMin
+        versionMax = session.configuration.tlsVersionMax
     }
 }
 

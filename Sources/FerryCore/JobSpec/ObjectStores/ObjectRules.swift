@@ -73,10 +73,6 @@ extension JobSpec {
             refuse("request/resumable_upload", "A store speaks no protocol of resumable uploads.")
         }
         if case .form? = source { refuse("source/form", "An object has the bytes of its source, no form.") }
-        if onURLExpired == .ask {
-            refuse("on_url_expired", "The address of an object does not expire.")
-        }
-        if asksOnChallenge { refuse("on_challenge", "A store sends no challenges.") }
         for header in request.headers where isOwnField(header.name.lowercased()) {
             refuse(
                 "request/headers/\(pointerStep(header.name))",

@@ -183,9 +183,6 @@ extension JobSpec {
         }
         if segmentCountMax > 1 { refuse("segments", "A copy is fetched by one request.") }
         if !mirrors.isEmpty { refuse("mirrors", "A copy is fetched from one server.") }
-        if asksOnChallenge { refuse("on_challenge", "A copy asks no questions.") }
-        if onURLExpired == .ask { refuse("on_url_expired", "A copy asks no questions.") }
-        if redirects.policy == .ask { refuse("redirects/policy", "A copy asks no questions.") }
         if fields.context.resumePoint != nil {
             refuse("resume_data", "A copy leaves no bytes here that it could resume from.")
         }

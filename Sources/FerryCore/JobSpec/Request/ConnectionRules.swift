@@ -104,15 +104,25 @@ public struct ConnectionRules: Sendable, Equatable {
         public static let schemaName = "TLS"
 
         public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            certificateRules
+                + JSON.rules(
+                    #"""
+                    {
+                      "not": {
+                        "required": ["minimum_version", "maximum_version"],
+                        "properties": {"minimum_version": {"const": "1.3"}, "maximum_version": {"const": "1.2"}}
+                      }
+                    }
+                    """#)
+        }
+
+        /// Rules of the fields other than the versions.
+        static var certificateRules: [JSON.Member] {
             JSON.rules(
                 #"""
                 {
                   "dependentRequired": {
                     "client_certificate": ["client_key"], "client_key": ["client_certificate"]
-                  },
-                  "not": {
-                    "required": ["minimum_version", "maximum_version"],
-                    "properties": {"minimum_version": {"const": "1.3"}, "maximum_version": {"const": "1.2"}}
                   }
                 }
                 """#)
@@ -137,6 +147,14 @@ public struct ConnectionRules: Sendable, Equatable {
         public init() {}
 
         public mutating func fields(_ visitor: inout some FieldVisitor) {
+            certificateFields(&visitor)
+            visitor.field("minimum_version", &versionMin, .of(.always), "Lowest version of TLS.")
+            visitor.field(
+                "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
+        }
+
+        /// Declares the fields other than the versions.
+        mutating func certificateFields(_ visitor: inout some FieldVisitor) {
             ServerTrust.declareAuthorities(&visitor, &authorities, .of(.always))
             visitor.field(
                 "client_certificate", &clientCertificate, .pem, .of(.always),
@@ -146,13 +164,18 @@ public struct ConnectionRules: Sendable, Equatable {
                 "PEM text of the certificate's private key, not encrypted. Encrypted by Ferry and shown as "
                     + "{\"set\": true}.")
             ServerTrust.declarePins(&visitor, &pins, .of(.always))
-            visitor.field("minimum_version", &versionMin, .of(.always), "Lowest version of TLS.")
-            visitor.field(
-                "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
         }
 
-        public func check(_ body: FieldDecoder) {
-            let node = body.context.node
+        public mutating func check(_ body: FieldDecoder) {
+            checkCertificates(body)
+            if let versionMax, versionMax.rawValue < versionMin.rawValue {
+                body.fail(
+                    "maximum_version", "invalid_combination", "This must not be below minimum_version.")
+            }
+        }
+
+        /// Checks the fields other than the versions.
+        mutating func checkCertificates(_ body: FieldDecoder) {
             body.checkCertificates("ca", authorities)
             body.checkCertificates("client_certificate", clientCertificate)
             if body.hasValue("client_certificate") != body.hasValue("client_key") {
@@ -161,14 +184,17 @@ public struct ConnectionRules: Sendable, Equatable {
                     isCertificate ? "client_key" : "client_certificate", "required",
                     isCertificate
                         ? "A client certificate needs its key." : "A client key needs its certificate.")
-            } else if let key = clientKey.text,
-                let reason = node.keyError(key, clientCertificate.text)
-            {
-                body.fail("client_key", "invalid_value", reason)
-            }
-            if let versionMax, versionMax.rawValue < versionMin.rawValue {
-                body.fail(
-                    "maximum_version", "invalid_combination", "This must not be below minimum_version.")
+            } else if body.hasValue("client_key") {
+                if let key = clientKey.text,
+                    let reason = body.context.node.keyError(key, clientCertificate.text)
+                {
+                    body.fail("client_key", "invalid_value", reason)
+                }
+            } else if body.has("client_certificate") || body.has("client_key") {
+                // The certificate and its key are one choice: null for one of them resets both.
+                let standard =
+                    body.mode == .new ? Self() : FieldDecoder.standard(Self.self, body.context)
+                (clientCertificate, clientKey) = (standard.clientCertificate, standard.clientKey)
             }
         }
     }
@@ -293,11 +319,14 @@ public struct ConnectionRules: Sendable, Equatable {
             "Preferred version of HTTP: what both ends support is used, the newest first. Before libcurl "
                 + "8.2.1 only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 "
                 + "otherwise.")
-        visitor.object("proxy", &proxy, .of(.always), "Proxy; null: Ferry's own, if there is one.")
+        visitor.object(
+            "proxy", &proxy, .of(.always, from: .sessionRule),
+            "Proxy; null: Ferry's own, if there is one.")
         visitor.object(
             "auth", &authentication, .of(.always, determines: .authorization),
             "Credentials; not together with an Authorization field.")
-        visitor.object("tls", &tls, .of(.always), "TLS settings; null for the default.")
+        visitor.object(
+            "tls", &tls, .of(.always, from: .sessionRule), "TLS settings; null for the default.")
     }
 
     /// Removes the secrets' texts and returns them.

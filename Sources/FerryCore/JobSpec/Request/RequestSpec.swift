@@ -72,7 +72,7 @@ extension JobSpec {
                 "Idempotency-Key of the job's requests, the same in all attempts; job: the identifier of the "
                     + "job. With it, the request may be repeated whatever its method is.")
             visitor.field(
-                "cache_policy", &CachePolicy.only, .of(.never),
+                "cache_policy", &CachePolicy.only, .of(.never, from: .session),
                 "Use of a cache. This version has none, so that every request goes to the server.")
             visitor.field(
                 "timeout_for_request", &timeoutForRequest, 1...604_800, .of(from: .session, unit: .seconds),

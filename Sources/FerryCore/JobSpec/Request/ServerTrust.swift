@@ -21,9 +21,11 @@ enum ServerTrust {
 }
 
 extension FieldDecoder {
-    /// Reports a PEM text that this node cannot read.
+    /// Reports a PEM text of the body that this node cannot read.
     func checkCertificates(_ name: String, _ secret: Secret) {
-        guard let pem = secret.text, let reason = context.node.certificateError(pem) else { return }
+        guard hasValue(name), let pem = secret.text, let reason = context.node.certificateError(pem) else {
+            return
+        }
         fail(name, "invalid_value", reason)
     }
 

@@ -30,10 +30,7 @@ enum FolderUses {
                     ]
                 ),
                 ("Quotas", ["Time", "Text", "Codec", "Fields", "Session"]),
-                (
-                    "JobRequest",
-                    ["Time", "Text", "Codec", "Fields", "States", "Errors", "JobSpec", "Session"]
-                ),
+                ("JobRequest", ["Time", "Text", "Codec", "Fields", "Errors", "JobSpec", "Session"]),
                 ("Nodes", ["Time", "Text", "Fields"]),
                 ("Schedule", ["Time", "Limits", "Text", "Codec", "Fields", "JobSpec", "JobRequest"]),
                 (

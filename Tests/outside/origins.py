@@ -15,12 +15,18 @@ from conftest import eventually, free_port
 
 @dataclasses.dataclass
 class Authority:
-    """A private authority, and a certificate of it for 127.0.0.1 and localhost."""
+    """A private authority, a certificate of it for 127.0.0.1 and localhost, and one for a client."""
     folder: pathlib.Path
 
     @property
     def pem(self) -> str:
         return (self.folder / "ca.pem").read_text()
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The client's certificate and key, as members of `tls`."""
+        return {"client_certificate": (self.folder / "client.pem").read_text(),
+                "client_key": (self.folder / "client.key").read_text()}
 
     @classmethod
     def make(cls, folder: pathlib.Path) -> Authority:
@@ -33,6 +39,10 @@ class Authority:
         (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
         openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
                 "-days", "30", "-extfile", "extensions", "-out", "server.pem")
+        # For clients.
+        openssl("req", *key, "-keyout", "client.key", "-out", "client.csr", "-subj", "/CN=client")
+        openssl("x509", "-req", "-in", "client.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                "-days", "30", "-out", "client.pem")
         return cls(folder)
 
 
@@ -53,14 +63,16 @@ def _process(command: list[str], port: int, **options):
 
 
 @contextlib.contextmanager
-def nginx(authority: Authority, folder: pathlib.Path, upstream: int):
-    """HTTP/2 over TLS: files, `/put/`, and `/upstream/` from a server on that port. Gives the port."""
+def nginx(authority: Authority, folder: pathlib.Path, upstream: int, asks_client: bool = False):
+    """HTTP/2 over TLS: files, `/put/`, and `/upstream/` from a server on that port. `asks_client`: only for clients
+    with a certificate of the authority. Gives the port."""
     port = free_port()
     folder.chmod(0o755)
     (folder / "put").mkdir()
     (folder / "put").chmod(0o777)
     paths = "\n".join(f"{name}_temp_path {folder}/{name};" for name in
                       ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    verify = f"ssl_client_certificate {authority.folder}/ca.pem; ssl_verify_client on;" if asks_client else ""
     (folder / "nginx.conf").write_text(f"""
         daemon off; master_process off; pid {folder}/pid;
         events {{ worker_connections 1024; }}
@@ -69,6 +81,7 @@ def nginx(authority: Authority, folder: pathlib.Path, upstream: int):
           server {{
             listen 127.0.0.1:{port} ssl http2; root {folder};
             ssl_certificate {authority.folder}/server.pem; ssl_certificate_key {authority.folder}/server.key;
+            {verify}
             location /put/ {{ dav_methods PUT; }}
             location /upstream/ {{ proxy_http_version 1.1; proxy_buffering off; proxy_pass http://127.0.0.1:{upstream}; }}
           }}

@@ -107,10 +107,10 @@ public enum Limits {
     /// `token` of `request.auth`, in bytes.
     /// If exceeded: 422.
     public static let tokenByteCountMax = 8_192
-    /// Each PEM text of `request.tls`, of a proxy and of a webhook's `tls`, in bytes.
+    /// Each PEM text of `tls` of a request, a session and a webhook, and of a proxy, in bytes.
     /// If exceeded: 422.
     public static let pemByteCountMax = 64 << 10
-    /// Entries of `pins` in `request.tls` and in a webhook's `tls`.
+    /// Entries of `pins` in `tls` of a request, a session and a webhook.
     /// If exceeded: 422.
     public static let pinCountMax = 10
     /// Entries of `request.proxy.no_proxy`.

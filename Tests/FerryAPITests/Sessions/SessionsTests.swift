@@ -76,6 +76,31 @@ struct SessionsTests {
         #expect(sealed?.first == 0xEE)
     }
 
+    @Test("the secrets of a session's webhook are shown to no reader, and its URL to no viewer")
+    func webhook() throws {
+        let fixture = Fixture()
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        let body = #"""
+            {"webhook":{"url":"https://b.example/?token=hush","secret":"\#(secret)","headers":{"X-A":"mine"}}}
+            """#
+        #expect(try fixture.send("PUT", "/v1/sessions/s", body).status == 201)
+        #expect(try fixture.send("PUT", "/v1/sessions/s", body).status == 200)
+        let changed = body.replacing("mine", with: "other")
+        #expect(try fixture.send("PUT", "/v1/sessions/s", changed).code == "precondition_required")
+        let job = try fixture.send(
+            "POST", "/v1/jobs", #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#)
+        let place = try "/v1/jobs/\(#require(job.json["id"]?.string))"
+        for path in ["/v1/sessions/s", place] {
+            let full = try fixture.send("GET", path).json["webhook"]
+            #expect(full?["url"] == .string("https://b.example/?token=hush"))
+            #expect(full?["secret"]?["set"] == .bool(true) && full?["headers"]?["X-A"]?["set"] == .bool(true))
+            let viewed = try fixture.send("GET", path, key: fixture.viewerKey)
+            let text = String(decoding: viewed.body, as: UTF8.self)
+            #expect(viewed.json["webhook"]?["url"] == .string("https://b.example/?token=***"))
+            for hidden in ["hush", "mine", secret] { #expect(!text.contains(hidden)) }
+        }
+    }
+
     @Test("a submission is validated again if its session's configuration has changed", arguments: [1, 3])
     func again(_ count: Int) throws {
         let fixture = Fixture()

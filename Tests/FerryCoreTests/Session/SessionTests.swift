@@ -2,35 +2,7 @@ import FerryCore
 import Testing
 
 @Suite("Sessions")
-struct SessionTests {
-    private func draft(_ text: String) throws -> SessionDraft {
-        try SessionDraft(
-            JSONView(parsing: Array(text.utf8)), refusal: { $0.host == "10.0.0.1" ? "Not there." : nil },
-            seal: { $0 })
-    }
-
-    private func errors(_ text: String) -> [FieldError] {
-        do {
-            _ = try draft(text)
-            return []
-        } catch {
-            return (error as? InvalidFields)?.errors ?? []
-        }
-    }
-
-    private func scope(_ text: String, tenant: String = "acme", name: String = "s") throws -> SessionScope {
-        let draft = try draft(text)
-        let key = SessionKey(tenant: tenant, name: name)
-        let record = SessionRecord(
-            key, revision: 1, epoch: 1, createdAt: Timestamp(microseconds: 0),
-            updatedAt: Timestamp(microseconds: 0), configuration: draft.configuration, secrets: draft.secrets)
-        return SessionScope(SessionSnapshot(epoch: 1, removal: 0, records: [key: record]), tenant: "acme")
-    }
-
-    private func job(_ text: String, in scope: SessionScope) throws -> JobRequest {
-        try JobRequest(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }
-    }
-
+struct SessionTests: SessionCases {
     private static let everything = #"""
         {"kind":"background","description":"d","metadata":{"a":"b"},"weight":2.5,
         "http_maximum_connections_per_host":null,"timeout_for_request":5,"timeout_for_resource":50,

@@ -110,7 +110,9 @@ public struct ConnectionRules: Sendable, Equatable {
                     {
                       "not": {
                         "required": ["minimum_version", "maximum_version"],
-                        "properties": {"minimum_version": {"const": "1.3"}, "maximum_version": {"const": "1.2"}}
+                        "properties": {
+                          "minimum_version": {"const": "1.3"}, "maximum_version": {"const": "1.2"}
+                        }
                       }
                     }
                     """#)

@@ -24,7 +24,7 @@ final class SessionHandlers: Sendable {
             tenant: request.tenant, after: name, limit: limit + 1,
             reply: request.onSuccess { found in
                 let page = Page(found, limit: limit) { NameCursor.session.text($0.key.name) }
-                page.send(request, reservingCapacity: page.shown.count * 1_024)
+                page.send(request, reservingCapacity: page.shown.count * 2_048)
             })
     }
 
@@ -124,6 +124,6 @@ func send(
     _ extra: [(name: String, value: String)] = []
 ) {
     request.send(status, tag: entityTag(revision: session.revision), extra) {
-        session.shown(isRedacted: request.disclosure.isRedacted, reservingCapacity: 1_024)
+        session.shown(isRedacted: request.disclosure.isRedacted, reservingCapacity: 2_048)
     }
 }

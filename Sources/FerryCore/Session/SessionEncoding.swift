@@ -14,7 +14,7 @@ extension SessionConfiguration {
     }
 
     private func storedForm(isRedacted: Bool) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 768)
+        var writer = JSONWriter(reservingCapacity: 1_536)
         writer.beginObject()
         writeFields(into: &writer, isRedacted: isRedacted)
         writer.endObject()

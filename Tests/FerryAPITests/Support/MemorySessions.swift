@@ -29,7 +29,7 @@ extension MemoryStore {
             if case .revision(let revision) = condition, revision != before.revision {
                 return reply(.failure(.stale(revision: before.revision)))
             }
-            if before.configuration == draft.configuration {
+            if before.configuration == draft.configuration, before.secrets == draft.secrets {
                 return reply(.success(.unchanged(SessionOverview(before, counts: .init()))))
             }
             if condition == .none { return reply(.success(.needsCondition)) }

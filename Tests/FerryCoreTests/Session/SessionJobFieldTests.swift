@@ -369,6 +369,23 @@ struct SessionJobFieldTests: SessionCases {
         #expect(cleared.secrets.connection?.clientKey == nil)
     }
 
+    @Test("a job with credentials may return to the authorities of its session only if they are its own")
+    func authorities() throws {
+        let scope = try scope(Self.secrets)
+        let auth = #""auth":{"type":"bearer","token":"t"}"#
+        let patched = { (job: JobRequest, tls: String) in
+            try job.merging(
+                JSONView(parsing: Array(#"{"request":{"tls":\#(tls)}}"#.utf8)), node: ableNode,
+                session: scope.record("s"), refusal: { _ in nil })
+        }
+        let inherited = try download(request: auth, in: scope)
+        #expect(try patched(inherited, "null").secrets == inherited.secrets)
+        #expect(throws: InvalidFields.self) { try patched(inherited, #"{"ca":"CERTIFICATE new"}"#) }
+        let own = try download(request: auth + #","tls":{"ca":"CERTIFICATE job"}"#, in: scope)
+        #expect(own.secrets.connection?.authorities == "CERTIFICATE job")
+        #expect(throws: InvalidFields.self) { try patched(own, "null") }
+    }
+
     @Test("a background session follows redirects, and its jobs have its max_attempts if it names one")
     func background() throws {
         let scope = try scope(#"{"kind":"background","redirects":{"policy":"reject","max":3}}"#)

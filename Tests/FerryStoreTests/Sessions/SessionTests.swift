@@ -104,6 +104,26 @@ struct SessionTests {
         guard case .needsCondition = try put(node, draft("e\u{301}")).get() else { throw Unexpected() }
     }
 
+    @Test("a session with a damaged field accepts no jobs until it is configured again")
+    func damage() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        guard case .created = try put(node, draft { $0.retry.attemptCountMax = 3 }).get() else {
+            throw Unexpected()
+        }
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                UPDATE session_configurations SET epoch = epoch + 1,
+                    configuration = replace(configuration, '"max_attempts":3', '"max_attempts":"x"');
+                UPDATE session_epoch SET epoch = epoch + 1
+                """)
+        #expect(try overview(node).get().record?.isReadable == false)
+        #expect(submit(node, [newJob(session: "s")], epoch: nil).failure == .failed)
+        guard case .changed = try put(node, draft(), if: .exists).get() else { throw Unexpected() }
+        _ = try submit(node, [newJob(session: "s")], epoch: nil).get()
+    }
+
     @Test("a submission with an outdated epoch is refused, and its node reloads the session")
     func twoNodes() throws {
         let (first, second) = (try TestNode(database.url), try TestNode(database.url))

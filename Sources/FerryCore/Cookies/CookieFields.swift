@@ -4,7 +4,6 @@ public struct CookieFields: FieldObject, FieldValue {
     public static let summary =
         "A cookie. The name and the value are sent byte for byte; viewers see no value."
     public static let schemaName = "Cookie"
-    public static let rejectsNull = false
 
     private var name = ""
     private var nameOctets: CookieOctets?
@@ -79,7 +78,7 @@ public struct CookieFields: FieldObject, FieldValue {
             "Value; null for viewers. If it is not UTF-8, with replacement characters.")
         visitor.field(
             "value_base64", &valueOctets, .of(isAddition: true),
-            "Value in Base64, if it is not UTF-8. Counts before value.")
+            "Value in Base64, if it is not UTF-8; null for viewers. Counts before value.")
         visitor.field(
             "domain", &domain, TextRule(1...Limits.cookieAttributeByteCountMax), .of(required: true),
             "Host that gets the cookie, or the domain of all hosts that do; shown without a dot in front.")

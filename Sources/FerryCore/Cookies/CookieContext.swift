@@ -75,7 +75,10 @@ extension Cookie {
 
     /// Returns `true` if the path of a request is the cookie's path or lies below it (RFC 6265bis §5.1.4).
     static func path(_ request: String, matches path: String) -> Bool {
-        guard request.utf8.starts(with: path.utf8) else { return false }
+        // Nearly all cookies have this path.
+        if path.utf8.count == 1 { return request.utf8.first == path.utf8.first }
+        // Both are in ASCII.
+        guard request.hasPrefix(path) else { return false }
         let rest = request.utf8.dropFirst(path.utf8.count)
         return rest.isEmpty || path.utf8.last == UInt8(ascii: "/") || rest.first == UInt8(ascii: "/")
     }

@@ -76,49 +76,17 @@ public struct CookieJar: Sendable {
     public mutating func field(_ context: CookieContext) -> [UInt8]? {
         guard !isEmpty else { return nil }
         removeExpired(context.now)
-        let found = places(context)
-        guard !found.isEmpty else { return nil }
-        var text: [UInt8] = []
-        text.reserveCapacity(found.count * 48)
-        for place in found {
-            let cookie = shelves.values[place.shelf].entries[place.index].cookie
-            if !text.isEmpty { text.append(contentsOf: [UInt8(ascii: ";"), UInt8(ascii: " ")]) }
-            if !cookie.name.isEmpty {
-                text.append(contentsOf: cookie.name)
-                text.append(UInt8(ascii: "="))
-            }
-            text.append(contentsOf: cookie.value)
-            if shelves.values[place.shelf].touch(place.index, context.now) { noteChange(cookie.key) }
-        }
-        return text
-    }
-
-    /// Place of a cookie until the jar changes, and what orders the cookies of a request.
-    private struct Place {
-        let shelf: Dictionary<String, CookieShelf>.Index
-        let index: Int
-        let order: Cookie.Order
-    }
-
-    /// Returns the places of the cookies that a request carries, in order.
-    private func places(_ context: CookieContext) -> [Place] {
-        let (path, isSecure, isSameSite) = (context.url.path, context.isSecure, context.isSameSite(suffixes))
-        var (found, shelfCount) = ([Place](), 0)
+        let request = CookieRequest(
+            path: context.url.path, isSecure: context.isSecure, isSameSite: context.isSameSite(suffixes),
+            now: context.now)
+        var (field, isHost) = (CookieField(), true)
         for domain in context.url.cookieDomains {
-            guard let index = shelves.index(forKey: domain) else { continue }
-            let (shelf, isHost) = (shelves.values[index], domain == context.url.host)
-            shelfCount += 1
-            for place in shelf.entries.indices {
-                let cookie = shelf.entries[place].cookie
-                guard cookie.isHostOnly ? isHost : !shelf.isPublicSuffix, isSecure || !cookie.isSecure,
-                    isSameSite || cookie.sameSite == .unrestricted, Cookie.path(path, matches: cookie.path)
-                else { continue }
-                found.append(Place(shelf: index, index: place, order: cookie.order))
+            if let index = shelves.index(forKey: domain) {
+                for key in shelves.values[index].send(to: request, isHost: isHost, &field) { noteChange(key) }
             }
+            isHost = false
         }
-        // The cookies of one domain are in order.
-        if shelfCount > 1 { found.sort { $0.order < $1.order } }
-        return found
+        return field.value
     }
 
     /// Returns `true` if a cookie of an unprotected connection would be sent beside or instead of a secure
@@ -290,19 +258,28 @@ public struct CookieJar: Sendable {
     /// Removes cookies beyond the limits in the order of RFC 6265bis §5.7: of the domain, those that are not
     /// secure first; then of all. Of several, the one with the earliest last access.
     private mutating func evict(from domain: String) {
-        while let shelf = shelves[domain], shelf.entries.count > limits.domainCountMax {
-            let cookies = shelf.entries.lazy.map(\.cookie)
-            let open = cookies.filter { !$0.isSecure }.min { $0.isEvictedBefore($1) }
-            evict(open ?? cookies.min { $0.isEvictedBefore($1) })
+        while let index = shelves.index(forKey: domain) {
+            let shelf = shelves.values[index]
+            guard shelf.entries.count > limits.domainCountMax else { break }
+            evict(shelf, at: shelf.leastUsed(sparesSecure: true) ?? shelf.leastUsed(sparesSecure: false))
         }
         while count > limits.countMax || byteCount > limits.byteCountMax {
-            evict(
-                shelves.values.lazy.flatMap { $0.entries.lazy.map(\.cookie) }.min { $0.isEvictedBefore($1) })
+            var least: (shelf: CookieShelf, place: Int)?
+            for shelf in shelves.values {
+                guard let place = shelf.leastUsed(sparesSecure: false) else { continue }
+                if let other = least, other.shelf.entries[other.place].isUsed(before: shelf.entries[place]) {
+                    continue
+                }
+                least = (shelf, place)
+            }
+            guard let least else { return }
+            evict(least.shelf, at: least.place)
         }
     }
 
-    private mutating func evict(_ cookie: Cookie?) {
-        guard let key = cookie?.key else { return }
+    private mutating func evict(_ shelf: CookieShelf, at place: Int?) {
+        guard let place else { return }
+        let key = shelf.entries[place].cookie.key
         discard(key)
         noteChange(key)
     }

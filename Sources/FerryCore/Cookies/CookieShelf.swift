@@ -27,7 +27,11 @@ struct CookieShelf: Sendable {
         var (low, high) = (0, entries.count)
         while low < high {
             let middle = (low + high) / 2
-            if entries[middle].cookie.order < entry.cookie.order { low = middle + 1 } else { high = middle }
+            if !(entry.cookie.order < entries[middle].cookie.order) {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         entries.insert(entry, at: low)
     }
@@ -35,12 +39,55 @@ struct CookieShelf: Sendable {
     /// Removes the cookie at a place.
     mutating func remove(at place: Int) -> Cookie { entries.remove(at: place).cookie }
 
-    /// Notes that a request carries the cookie. Returns `true` if the access is to be stored.
-    mutating func touch(_ place: Int, _ now: Timestamp) -> Bool {
-        entries[place].cookie.lastAccessAt = max(now, entries[place].cookie.lastAccessAt)
-        guard now - entries[place].recordedAccessAt > Limits.cookieAccessSeconds else { return false }
-        entries[place].recordedAccessAt = now
-        return true
+    /// Adds the cookies that a request carries, and notes the access. `isHost`: the shelf's domain is the
+    /// request's host. Returns the keys of the cookies whose access is to be stored.
+    mutating func send(
+        to request: CookieRequest, isHost: Bool, _ field: inout CookieField
+    ) -> [Cookie.Key] {
+        var touched: [Cookie.Key] = []
+        for place in entries.indices {
+            guard entries[place].cookie.isHostOnly ? isHost : !isPublicSuffix,
+                request.isSecure || !entries[place].cookie.isSecure,
+                request.isSameSite || entries[place].cookie.sameSite == .unrestricted,
+                Cookie.path(request.path, matches: entries[place].cookie.path)
+            else { continue }
+            field.add(
+                entries[place].cookie.name, entries[place].cookie.value, entries[place].cookie.order)
+            let now = request.now
+            if now > entries[place].cookie.lastAccessAt { entries[place].cookie.lastAccessAt = now }
+            if now - entries[place].recordedAccessAt > Limits.cookieAccessSeconds {
+                entries[place].recordedAccessAt = now
+                touched.append(entries[place].cookie.key)
+            }
+        }
+        return touched
+    }
+
+    /// Returns the place of the cookie that is evicted first, or `nil` if there is none. `sparesSecure`: of
+    /// those without `Secure`.
+    func leastUsed(sparesSecure: Bool) -> Int? {
+        var least: Int?
+        for place in entries.indices where !sparesSecure || !entries[place].cookie.isSecure {
+            guard let other = least, entries[other].isUsed(before: entries[place]) else {
+                least = place
+                continue
+            }
+        }
+        return least
+    }
+}
+
+extension CookieShelf.Entry {
+    /// Returns `true` if this cookie is evicted before the other one (RFC 6265bis §5.7): its last access is
+    /// earlier.
+    func isUsed(before other: Self) -> Bool {
+        if cookie.lastAccessAt != other.cookie.lastAccessAt {
+            return cookie.lastAccessAt < other.cookie.lastAccessAt
+        }
+        if cookie.createdAt != other.cookie.createdAt {
+            return cookie.createdAt < other.cookie.createdAt
+        }
+        return cookie.key < other.cookie.key
     }
 }
 
@@ -49,27 +96,17 @@ extension Cookie {
     struct Order: Comparable {
         private let pathLength: Int
         private let createdAt: Timestamp
-        private let name: [UInt8]
 
-        fileprivate init(_ cookie: Cookie) {
-            (pathLength, createdAt, name) = (cookie.path.utf8.count, cookie.createdAt, cookie.name)
+        fileprivate init(pathLength: Int, createdAt: Timestamp) {
+            (self.pathLength, self.createdAt) = (pathLength, createdAt)
         }
 
         static func < (a: Self, b: Self) -> Bool {
             if a.pathLength != b.pathLength { return a.pathLength > b.pathLength }
-            if a.createdAt != b.createdAt { return a.createdAt < b.createdAt }
-            return a.name.lexicographicallyPrecedes(b.name)
+            return a.createdAt < b.createdAt
         }
     }
 
     /// Place among the cookies of a request.
-    var order: Order { Order(self) }
-
-    /// Returns `true` if this cookie is evicted before the other one (RFC 6265bis §5.7): its last access is
-    /// earlier.
-    func isEvictedBefore(_ other: Cookie) -> Bool {
-        if lastAccessAt != other.lastAccessAt { return lastAccessAt < other.lastAccessAt }
-        if createdAt != other.createdAt { return createdAt < other.createdAt }
-        return key < other.key
-    }
+    var order: Order { Order(pathLength: path.utf8.count, createdAt: createdAt) }
 }

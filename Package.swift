@@ -22,8 +22,8 @@ let storeSQL: [Resource] =
         "Admin", "BulkOperations", "Claim", "Cluster", "Connection", "ContentStore", "Cookies", "Deliveries",
         "Dispatch",
         "Events", "Finish", "Groups", "Hosts",
-        "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Settings",
-        "Submit", "Uploads", "Waiting",
+        "JobRows", "Jobs", "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions",
+        "Sessions/Credentials", "Settings", "Submit", "Uploads", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
 
 /// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.

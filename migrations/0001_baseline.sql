@@ -588,6 +588,24 @@ CREATE TABLE cookies (
         REFERENCES cookie_jars (tenant, session) ON DELETE CASCADE
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 
+-- Credentials of sessions for their jobs. A change of one raises session_configurations.epoch.
+CREATE TABLE session_credentials (
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    -- Grows with every change: the entity tag.
+    revision integer NOT NULL,
+    -- Whether it is kept for later sessions of the same name. Others end with their session.
+    is_permanent boolean NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    name text NOT NULL,
+    -- A JSON object without secrets (SessionCredential in the source): protection space, persistence, user.
+    credential text NOT NULL,
+    -- Sealed.
+    secrets bytea NOT NULL,
+    CONSTRAINT session_credentials_pkey PRIMARY KEY (tenant, session, name)
+);
+
 -- One row. A transaction that inserts jobs compares the epoch (expect_session_epoch) and holds a shared lock
 -- of the table until its commit. A transaction that changes a session takes the exclusive lock first
 -- (lock_session_epoch). So a job was inserted before the change, or its node has to read the change first.

@@ -144,7 +144,7 @@ enum FolderUses {
                 (
                     "Dispatch",
                     [
-                        "Connection", "Signals", "JobRows", "Leases", "Quotas", "Hosts", "Claim",
+                        "Connection", "Signals", "JobRows", "Leases", "Sessions", "Quotas", "Hosts", "Claim",
                         "Deliveries", "Finish", "Events", "Waiting",
                     ]
                 ),

@@ -62,7 +62,9 @@ private func path(_ pattern: String) -> JSON {
     } else if pattern.contains("{id}") {
         let isName = pattern.hasPrefix("/v1/sessions/")
         let id = Parameter("", "id", .path, isName ? sessionName : String.shownSchema, "Identifier.")
-        members.append(.init("parameters", [id.json]))
+        let others: [JSON] =
+            pattern.contains("{credential}") ? [.reference("parameters", "CredentialName")] : []
+        members.append(.init("parameters", .array([id.json] + others)))
     }
     for route in routes where route.pattern == pattern {
         members.append(.init(route.method.lowercased(), operation(route, isHead: false)))

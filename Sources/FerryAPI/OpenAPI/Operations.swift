@@ -18,7 +18,8 @@ extension Operation {
             .readUploadContent:
             "uploads"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession,
-            .resetSession, .flushSession, .listCookies, .replaceCookies, .addCookies, .deleteCookies:
+            .resetSession, .flushSession, .listCookies, .replaceCookies, .addCookies, .deleteCookies,
+            .listCredentials, .readCredential, .putCredential, .deleteCredential:
             "sessions"
         case .listDeliveries, .readDelivery, .redeliver: "deliveries"
         case .listEvents, .listJobEvents: "events"
@@ -203,6 +204,22 @@ extension Operation {
                 .created("The created session.", "Session", []),
                 .object("The session, unchanged or changed with If-Match.", "Session"),
                 problems: [409, 428])
+        case .listCredentials:
+            .page(
+                "List a session's credentials by name", "A page of credentials, without their secrets.",
+                "CredentialList", ["Limit", "CredentialCursor"])
+        case .readCredential:
+            .read("Read a credential of a session", "The credential, without secrets.", "SessionCredential")
+        case .putCredential:
+            OperationDescription(
+                "Create or replace a credential of a session", ["IfMatch"], .json("CredentialRequest"),
+                .created("The created credential.", "SessionCredential", []),
+                .object("The replaced or unchanged credential.", "SessionCredential"),
+                problems: [409])
+        case .deleteCredential:
+            .delete(
+                "Delete a credential of a session",
+                "The credential is deleted; no job that is submitted later uses it.")
         case .listSessionJobs:
             .page(
                 "List a session's jobs, newest first",

@@ -94,6 +94,7 @@ let parameters: [Parameter] = [
             + "next_cursor is null."),
     cursor("Cursor", text(26...26, "^[0-7][0-9a-hjkmnp-tv-z]{25}$")),
     cursor("SessionCursor", text(9...136, #"^session\.\#(TextRule.sessionNamePattern)$"#)),
+    cursor("CredentialCursor", text(12...139, #"^credential\.\#(TextRule.sessionNamePattern)$"#)),
     cursor("TenantCursor", text(8...135, #"^tenant\.[a-z0-9_-]{1,128}$"#)),
     cursor("CookieCursor", text(10...32_768, "^cookie\\.([0-9a-f]{2})+$")),
     Parameter(
@@ -175,6 +176,8 @@ let parameters: [Parameter] = [
     header(
         "ContentDigest", "Content-Digest",
         "Digest of the body (RFC 9530). If the body has another one, its bytes are not kept."),
+    Parameter(
+        "CredentialName", "credential", .path, String.schema(.credentialName), "Name of the credential."),
     Parameter("GroupName", "name", .path, String.schema(.groupName), "Name of the group."),
     Parameter(
         "Verbose", "verbose", .query, String.schema(TextRule(0...Limits.nameByteCountMax)),

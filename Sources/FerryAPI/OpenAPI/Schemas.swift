@@ -7,7 +7,8 @@ let componentSchemas: [JSON.Member] = {
     schemas.addRequests()
     schemas.addAnswers()
     schemas.add(
-        ShownJob.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
+        ShownJob.self, SessionOverview.self, CredentialRecord.self, ShownSchedule.self, WebhookRecord.self,
+        ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
         BulkOperation.self, BulkDryRun.self, JobSummary.self, JobGroup.self, StagedUpload.self,
         ShownNewKey.self, Pause.self, ShownContentStore.self, Status.self, ShownWindows.self)
@@ -17,6 +18,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
     schemas.addPage(
         of: ShownFields<CookieFields>.self, "CookieList", "cookies", "ordered by domain, path and name")
+    schemas.addPage(of: CredentialRecord.self, "CredentialList", "credentials", "ordered by name")
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
     schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
     schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
@@ -92,6 +94,7 @@ extension FieldSchemas {
         add(AcknowledgementRules.self, .request(nil))
         add(AcknowledgementRules.self, .response)
         add(SessionConfiguration.self, .request(nil), named: "SessionRequest")
+        add(SessionCredential.self, .request(nil), named: "CredentialRequest")
         add(InvalidateRequest.self, .request(nil), named: "InvalidationRequest")
         add(CookieList.self, .request(nil), named: CookieList.schemaName)
         add(CookieFields.self, .request(nil))

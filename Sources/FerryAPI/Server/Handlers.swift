@@ -16,6 +16,7 @@ final class Handlers: Sendable {
     let content: ContentHandlers
     let sessions: SessionHandlers
     let cookies: CookieHandlers
+    let credentials: CredentialHandlers
     let schedules: ScheduleHandlers
     let windows: WindowHandlers
     let events: EventHandlers
@@ -68,6 +69,7 @@ final class Handlers: Sendable {
                 retentionSeconds: configuration.retentionSeconds))
         sessions = SessionHandlers(ports, node)
         cookies = CookieHandlers(ports)
+        credentials = CredentialHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view, batches)
         windows = WindowHandlers(ports)
         events = EventHandlers(ports.store, streams)

@@ -115,7 +115,7 @@ func position<Kind>(_ cursor: String) throws(Problem) -> Identifier<Kind> {
 
 /// Cursors of the lists that are ordered by name. A cursor names its list.
 enum NameCursor: String {
-    case session, tenant
+    case session, credential, tenant
 
     /// Returns the cursor after a name.
     func text(_ name: String) -> String { "\(rawValue).\(name)" }

@@ -326,6 +326,15 @@ struct Problem: Error, Sendable {
             self.init(
                 .tooManySessions,
                 "A tenant may have \(Limits.sessionCountMax) configured sessions.")
+        case .sessionNotConfigured:
+            self.init(
+                .sessionNotConfigured,
+                "Only a configured session keeps credentials: create it by PUT /v1/sessions/{identifier}.")
+        case .tooManyCredentials:
+            self.init(
+                .limitReached,
+                "A session may have \(Limits.sessionCredentialCountMax) credentials, and all sessions of a "
+                    + "tenant \(Limits.tenantCredentialCountMax). Delete some.")
         case .tooManyBulkOperations:
             self.init(
                 .limitReached,

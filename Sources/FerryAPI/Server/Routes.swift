@@ -54,6 +54,7 @@ enum Operation: String, Sendable, CaseIterable {
         cancelBulkOperation
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
         invalidateSession, resetSession, flushSession, listCookies, replaceCookies, addCookies, deleteCookies
+    case listCredentials, readCredential, putCredential, deleteCredential
     case listDeliveries, readDelivery, redeliver
     case listEvents, listJobEvents
     case createWebhook, listWebhooks, readWebhook, editWebhook, deleteWebhook, rotateSecret, testWebhook,
@@ -72,7 +73,8 @@ enum Operation: String, Sendable, CaseIterable {
 }
 
 /// All operations. The router and the OpenAPI document are both made from this table.
-let routes: [Route] = jobRoutes + groupRoutes + uploadRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
+let routes: [Route] =
+    jobRoutes + credentialRoutes + groupRoutes + uploadRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
 
 private let jobRoutes: [Route] = [
     Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) {
@@ -155,6 +157,20 @@ private let jobRoutes: [Route] = [
     },
     Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
         $0.deliveries.listOfWebhook
+    },
+]
+
+private let credentialRoutes: [Route] = [
+    Route(.listCredentials, "GET", "/v1/sessions/{id}/credentials", .viewer) { $0.credentials.list },
+    Route(.readCredential, "GET", "/v1/sessions/{id}/credentials/{credential}", .viewer) {
+        $0.credentials.read
+    },
+    Route(
+        .putCredential, "PUT", "/v1/sessions/{id}/credentials/{credential}", .client,
+        .upTo(Limits.credentialByteCountMax)
+    ) { $0.credentials.put },
+    Route(.deleteCredential, "DELETE", "/v1/sessions/{id}/credentials/{credential}", .client) {
+        $0.credentials.delete
     },
 ]
 

@@ -22,6 +22,8 @@ package struct StorePorts: Sendable {
     let sessions: any SessionStore
     /// Reads and changes the cookies of sessions.
     let cookies: any CookieStore
+    /// Reads and changes credentials of sessions.
+    let credentials: any CredentialStore
     /// Reads, changes and runs schedules.
     let schedules: any ScheduleStore
     /// Reads and changes the off-peak windows.
@@ -49,7 +51,7 @@ package struct StorePorts: Sendable {
         jobs: any JobReader, jobControl: any JobControl, submissions: any SubmissionReader,
         dependencies: any DependencyStore, answers: any AnswerSink,
         bulkOperations: any BulkOperationStore, groups: any GroupStore, uploads: any UploadStore,
-        sessions: any SessionStore, cookies: any CookieStore,
+        sessions: any SessionStore, cookies: any CookieStore, credentials: any CredentialStore,
         schedules: any ScheduleStore, windows: any WindowStore, events: any EventReader,
         webhooks: any WebhookStore,
         deliveries: any DeliveryReader, hosts: any HostStore, limits: any LimitStore,
@@ -66,6 +68,7 @@ package struct StorePorts: Sendable {
         self.uploads = uploads
         self.sessions = sessions
         self.cookies = cookies
+        self.credentials = credentials
         self.schedules = schedules
         self.windows = windows
         self.events = events

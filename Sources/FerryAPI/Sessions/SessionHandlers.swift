@@ -113,7 +113,7 @@ extension RequestContext {
 
     /// The condition of `If-Match`. `revision`: a revision that the field names; `nil` if it is `*` or
     /// absent.
-    fileprivate func sessionCondition(_ revision: Int32?) -> SessionCondition {
+    func sessionCondition(_ revision: Int32?) -> SessionCondition {
         if let revision { return .revision(revision) }
         return fields.contains("If-Match") ? .exists : .none
     }

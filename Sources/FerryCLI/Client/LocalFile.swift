@@ -35,6 +35,13 @@ enum LocalFile {
         return text
     }
 
+    /// Returns the secret in a file, without the line end.
+    static func readSecret(_ path: String) throws(ClientFailure) -> String {
+        var text = try readPEM(path)
+        while text.last?.isNewline == true { text.removeLast() }
+        return text
+    }
+
     /// Like `read`, without the byte order mark that some editors write before JSON (RFC 8259 §8.1).
     static func readJSON(_ path: String, byteCountMax: Int) throws(ClientFailure) -> [UInt8] {
         let bytes = try read(path, byteCountMax: byteCountMax)

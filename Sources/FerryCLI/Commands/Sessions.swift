@@ -6,8 +6,8 @@ package struct Sessions: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Lists, shows, changes and removes sessions: settings that jobs share.",
         subcommands: [
-            List.self, Show.self, Set.self, Cookies.self, Reset.self, Flush.self, Invalidate.self,
-            Delete.self,
+            List.self, Show.self, Set.self, Cookies.self, SessionCredentials.self, Reset.self,
+            Flush.self, Invalidate.self, Delete.self,
         ],
         defaultSubcommand: List.self)
 
@@ -52,7 +52,7 @@ package struct Sessions: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            try show(try client.service().send("GET", path(of: session)), client)
+            try show(try client.service().send("GET", sessionPath(session)), client)
         }
     }
 
@@ -73,7 +73,7 @@ package struct Sessions: ParsableCommand {
 
         package func run() throws {
             let service = try client.service()
-            let found = try service.perform("GET", path(of: session))
+            let found = try service.perform("GET", sessionPath(session))
             guard found.status == 200 || found.status == 404 else {
                 throw ServiceClient.failure(found.status, found.body)
             }
@@ -98,7 +98,7 @@ package struct Sessions: ParsableCommand {
             let revision = before?["is_configured"]?.bool == true ? before?["revision"]?.integer : nil
             try show(
                 try service.send(
-                    "PUT", path(of: session), body: writer.bytes, ifMatch: revision.map { "\"r\($0)\"" }),
+                    "PUT", sessionPath(session), body: writer.bytes, ifMatch: revision.map { "\"r\($0)\"" }),
                 client)
         }
     }
@@ -116,7 +116,7 @@ package struct Sessions: ParsableCommand {
 
         package func run() throws {
             let body = #"{"mode":"\#(cancel ? "cancel" : "finish")"}"#
-            let place = path(of: session) + "/invalidate"
+            let place = sessionPath(session) + "/invalidate"
             try show(try client.service().send("POST", place, body: Array(body.utf8)), client)
         }
     }
@@ -158,11 +158,12 @@ package struct Sessions: ParsableCommand {
 
         package init() {}
 
-        package func run() throws { _ = try client.service().send("DELETE", path(of: session)) }
+        package func run() throws { _ = try client.service().send("DELETE", sessionPath(session)) }
     }
 }
 
-private func path(of session: String) -> String { "/v1/sessions/\(percentEncoded(session))" }
+/// Path of a session.
+func sessionPath(_ session: String) -> String { "/v1/sessions/\(percentEncoded(session))" }
 
 /// Members of a session that are not configuration.
 private let shownOnly: Swift.Set<String> = [

@@ -67,7 +67,7 @@ struct ConnectionOptions: ParsableArguments {
     func write(into writer: inout JSONWriter) throws(ClientFailure) {
         if let httpVersion { writer.member("http_version", httpVersion) }
         if let user, let passwordFile {
-            let password = try secret(passwordFile)
+            let password = try LocalFile.readSecret(passwordFile)
             writer.member(
                 "auth",
                 .object([
@@ -75,7 +75,7 @@ struct ConnectionOptions: ParsableArguments {
                     .init("password", .string(password)),
                 ]))
         } else if let tokenFile {
-            let token = try secret(tokenFile)
+            let token = try LocalFile.readSecret(tokenFile)
             writer.member(
                 "auth", .object([.init("type", .string("bearer")), .init("token", .string(token))]))
         }
@@ -97,15 +97,8 @@ struct ConnectionOptions: ParsableArguments {
         var members = [JSON.Member("url", .string(proxy))]
         if let proxyUser, let proxyPasswordFile {
             members.append(.init("user", .string(proxyUser)))
-            members.append(.init("password", .string(try secret(proxyPasswordFile))))
+            members.append(.init("password", .string(try LocalFile.readSecret(proxyPasswordFile))))
         }
         writer.member("proxy", .object(members))
-    }
-
-    /// Returns the secret in a file, without the line end.
-    private func secret(_ path: String) throws(ClientFailure) -> String {
-        var text = try LocalFile.readPEM(path)
-        while text.last?.isNewline == true { text.removeLast() }
-        return text
     }
 }

@@ -20,6 +20,8 @@ package struct Console: Sendable {
     /// Reads a line of standard input without its end; `nil` at the end of the input, or if it is no
     /// terminal.
     package var answer: @Sendable () -> String? = { nil }
+    /// Reads a line that the terminal does not show; `nil` if standard input is no terminal, or at its end.
+    package var secret: @Sendable () -> String? = { nil }
     /// Columns of the terminal.
     package var width: @Sendable () -> Int
 
@@ -48,6 +50,7 @@ package struct Console: Sendable {
         console.isCapable = term != nil && term != "dumb"
         console.allowsColor = console.isCapable && (environmentValue("NO_COLOR") ?? "").isEmpty
         console.answer = { isatty(STDIN_FILENO) == 1 ? readLine() : nil }
+        console.secret = readHiddenLine
         console.width = {
             var size = winsize()
             return ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
@@ -129,4 +132,20 @@ func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Bool {
 /// Returns an environment variable, or `nil` if it is not set.
 func environmentValue(_ name: String) -> String? {
     getenv(name).map { String(cString: $0) }
+}
+
+/// Reads a line of standard input while the terminal shows nothing; `nil` if it is no terminal, or at the end
+/// of the input.
+@Sendable private func readHiddenLine() -> String? {
+    var shown = termios()
+    guard tcgetattr(STDIN_FILENO, &shown) == 0 else { return nil }
+    var hidden = shown
+    hidden.c_lflag &= ~tcflag_t(ECHO)
+    guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0 else { return nil }
+    defer {
+        // If it fails, the terminal is gone.
+        _ = tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown)
+        _ = "\n".withCString { write(STDERR_FILENO, $0, 1) }
+    }
+    return readLine()
 }

@@ -178,6 +178,15 @@ public enum Limits {
     /// Unfinished jobs that `GET` of a session counts.
     /// If exceeded: `is_exact` is false.
     public static let sessionJobCountMax = 100_000
+    /// Credentials of a session.
+    /// If exceeded: 409 `limit_reached`.
+    public static let sessionCredentialCountMax = 100
+    /// Credentials of all sessions of a tenant.
+    /// If exceeded: 409 `limit_reached`. Every node keeps all of them in memory.
+    public static let tenantCredentialCountMax = 10_000
+    /// Body of a credential, in bytes.
+    /// If exceeded: 413.
+    public static let credentialByteCountMax = 64 << 10
     /// Entries of `http_additional_headers_origins`.
     /// If exceeded: 422. Each request is compared with all of them.
     public static let additionalHeaderOriginCountMax = 100

@@ -42,6 +42,10 @@ public enum StoreError: Error, Sendable, Equatable {
     case sessionNotConfigured
     /// The tenant has its largest number of configured sessions.
     case tooManySessions
+    /// The session has no configuration, so that it keeps no credentials.
+    case sessionNotConfigured
+    /// The session or its tenant has its largest number of credentials.
+    case tooManyCredentials
     /// The tenant has its largest number of running bulk operations.
     case tooManyBulkOperations
     /// The group is closed: only retries of its jobs join it.

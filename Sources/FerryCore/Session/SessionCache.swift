@@ -66,6 +66,9 @@ public struct SessionSnapshot: Sendable {
     /// Shortest retention of a session in seconds, or `nil` if no session has one.
     public var retentionMin: Double? { records.values.compactMap(\.configuration.retention).min() }
 
+    /// `true` if a session has credentials.
+    var hasCredentials: Bool { records.values.contains { !$0.credentials.isEmpty } }
+
     /// Returns the session, or `nil` if it is not configured.
     public func record(_ tenant: String, _ name: String) -> SessionRecord? {
         records.isEmpty ? nil : records[SessionKey(tenant: tenant, name: name)]
@@ -80,6 +83,7 @@ public struct SessionSnapshot: Sendable {
 /// The snapshot may be outdated: the transaction that accepts jobs compares the epoch.
 public final class SessionCache: Sendable {
     private let state: Mutex<SessionSnapshot>
+    private let withCredentials = Atomic<Bool>(false)
 
     /// Creates a cache without sessions. `connectionsPerHostMax`: connections to one host of a session that
     /// is not configured, or `nil` for no limit.
@@ -98,8 +102,18 @@ public final class SessionCache: Sendable {
             let isOlder = snapshot.epoch < state.epoch && state.epoch == known?.epoch
             guard snapshot.epoch > state.epoch || isOlder else { return false }
             state = snapshot
+            withCredentials.store(snapshot.hasCredentials, ordering: .releasing)
             return true
         }
+    }
+
+    /// `true` if a session of the latest snapshot has credentials. Takes no lock.
+    public var hasCredentials: Bool { withCredentials.load(ordering: .acquiring) }
+
+    /// Returns the credentials of a session; empty if it has none. While no session has any, takes no lock.
+    public func credentials(of tenant: String, _ session: String) -> [CredentialRecord] {
+        guard hasCredentials else { return [] }
+        return current.record(tenant, session)?.credentials ?? []
     }
 }
 

@@ -265,13 +265,15 @@ public final class SessionRecord: Sendable {
     public let endedAt: Timestamp?
     /// Jobs that begin later use no connection that was made before this time; `nil`: any.
     public let flushedAt: Timestamp?
+    /// Credentials for its jobs by name; empty in records that are not those of a `SessionSnapshot`.
+    public let credentials: [CredentialRecord]
 
     /// Creates a record.
     public init(
         _ key: SessionKey, revision: Int32, epoch: Int64, createdAt: Timestamp, updatedAt: Timestamp,
         configuration: SessionConfiguration, secrets: JobSecrets = JobSecrets(),
         isReadable: Bool = true, invalidation: SessionInvalidation? = nil, invalidatedAt: Timestamp? = nil,
-        endedAt: Timestamp? = nil, flushedAt: Timestamp? = nil
+        endedAt: Timestamp? = nil, flushedAt: Timestamp? = nil, credentials: [CredentialRecord] = []
     ) {
         self.key = key
         self.revision = revision
@@ -285,6 +287,7 @@ public final class SessionRecord: Sendable {
         self.invalidatedAt = invalidatedAt
         self.endedAt = endedAt
         self.flushedAt = flushedAt
+        self.credentials = credentials
     }
 }
 

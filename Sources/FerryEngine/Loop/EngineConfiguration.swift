@@ -60,6 +60,8 @@ package struct EngineConfiguration: Sendable {
     package var gatheredByteCountMax = Limits.gatheredBytesMax
     /// The node's own key for object stores; `nil` if it has none for any job.
     package var nodeCredentials: NodeCredentials?
+    /// The sessions as this node knows them, with their credentials.
+    package var sessions = SessionCache()
     /// Proxy of jobs that name none.
     package var proxy: ServiceProxy?
     /// Idle connections that all loops together keep. At least the number of transfers at once.

@@ -25,6 +25,9 @@ final class EngineContext: Sendable {
     /// The memory for copies to stores in addition to one part of each.
     let copies = BufferBudget(byteCount: EngineLimits.copiedByteCountMax)
     let rates = SharedRateLimits()
+    /// As in `EngineConfiguration`.
+    let sessions: SessionCache
+    let spaces = KnownSpaces()
     let mirrors = MirrorStatistics()
     let names: NameLookup
     let lease: any LeaseHolder
@@ -53,6 +56,7 @@ final class EngineContext: Sendable {
             userAgent: configuration.userAgent, proxy: configuration.proxy,
             nodeCredentials: configuration.nodeCredentials, clock: clock)
         nodeCredentials = configuration.nodeCredentials
+        sessions = configuration.sessions
         self.places = places
         fileThreads = places.fileThreads
         bulk = BulkTransfers(loopCount: configuration.loopCount)

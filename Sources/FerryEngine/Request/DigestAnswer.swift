@@ -92,6 +92,28 @@ struct DigestAnswer: Sendable, Equatable {
         }
     }
 
+    /// Makes the answer to the first challenge of a realm that this node can answer, whether or not libcurl
+    /// could. `nil` if there is none.
+    init?(toFields fields: [FieldOctets], realm: String?, sendsBody: Bool) {
+        let challenges = AuthenticationChallenge.all(in: fields.map(\.text)).filter { $0.scheme == "digest" }
+        let own = challenges.lazy.filter { challenge in
+            let octets = challenge.realm.flatMap { FieldOctets(text: $0)?.bytes } ?? []
+            return octets.elementsEqual((realm ?? "").utf8)
+        }
+        guard let answer = own.compactMap({ Self($0, sendsBody: sendsBody) }).first else { return nil }
+        self = answer
+    }
+
+    /// Whether a request with a body cannot have this answer.
+    var isWithoutBody: Bool { quality == "auth-int" }
+
+    /// Whether a response says that only the nonce of this answer was wrong (RFC 7616 §3.3).
+    func isStale(by fields: [FieldOctets]) -> Bool {
+        AuthenticationChallenge.all(in: fields.map(\.text)).contains {
+            $0.scheme == "digest" && $0["stale"]?.lowercased() == "true" && $0["nonce"] != challenge["nonce"]
+        }
+    }
+
     /// Whether only a request without a body can be answered.
     fileprivate static func needsBodyHash(_ fields: [FieldOctets]) -> Bool {
         let challenges = AuthenticationChallenge.all(in: fields.map(\.text)).filter { $0.scheme == "digest" }
@@ -113,22 +135,26 @@ struct DigestAnswer: Sendable, Equatable {
     }
 
     /// Returns the value of `Authorization`. It repeats the octets of the challenge; user and password are
-    /// UTF-8. `uri`: the request's target. `clientNonce`: a new one for each request.
+    /// UTF-8. `uri`: the request's target. `clientNonce`: a new one for each nonce of the server.
+    /// `nonceCount`: number of requests with that nonce, this one included.
     func authorization(
-        user: String, password: String, method: String, uri: String, clientNonce: String
+        user: String, password: String, method: String, uri: String, clientNonce: String,
+        nonceCount: UInt32 = 1
     ) -> FieldOctets? {
         let (user, password) = (FieldOctets(user).text, FieldOctets(password).text)
         let (realm, nonce) = (challenge.realm ?? "", challenge["nonce"] ?? "")
         var secret = digest("\(user):\(realm):\(password)")
         if isSession { secret = digest("\(secret):\(nonce):\(clientNonce)") }
         let request = digest("\(method):\(uri)" + (quality == "auth-int" ? ":\(digest(""))" : ""))
-        let middle = quality.map { "00000001:\(clientNonce):\($0):" } ?? ""
+        let digits = String(nonceCount, radix: 16)
+        let count = String(repeating: "0", count: 8 - digits.utf8.count) + digits
+        let middle = quality.map { "\(count):\(clientNonce):\($0):" } ?? ""
         let response = digest("\(secret):\(nonce):\(middle)\(request)")
 
         let hidesUser = challenge["userhash"]?.lowercased() == "true"
         var text = "Digest username=\(quoted(hidesUser ? digest("\(user):\(realm)") : user))"
         text += ", realm=\(quoted(realm)), nonce=\(quoted(nonce)), uri=\(quoted(uri))"
-        if let quality { text += ", cnonce=\(quoted(clientNonce)), nc=00000001, qop=\(quality)" }
+        if let quality { text += ", cnonce=\(quoted(clientNonce)), nc=\(count), qop=\(quality)" }
         text += ", response=\(quoted(response))"
         if let algorithm = challenge["algorithm"] { text += ", algorithm=\(algorithm)" }
         if let opaque = challenge["opaque"] { text += ", opaque=\(quoted(opaque))" }

@@ -30,6 +30,11 @@ extension RequestBuilder {
             proxy.credentials = own.user.map {
                 .init(own.scheme.challenged ?? .basic, user: $0, password: secrets?.proxyPassword ?? "")
             }
+            if own.user == nil, let sent = hop.proxyCredential?.value, sent.origin == own.url.string {
+                proxy.credentials = .init(
+                    sent.chosen.scheme.challenged ?? .basic, user: sent.chosen.user,
+                    password: sent.chosen.secret)
+            }
             proxy.authorities = secrets?.proxyAuthorities
             request.proxy = proxy
             // libcurl does not compare credentials before it reuses a tunnel, so a tunnel with credentials is

@@ -20,6 +20,10 @@ struct Hop: Sendable {
     var cookies = RedirectCookies()
     /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
     var digest: DigestAnswer?
+    /// The session's credential that the request sends; `nil` if it sends none.
+    var credential: Boxed<SentCredential>?
+    /// The session's credential that the request sends to the job's proxy; `nil` if it sends none.
+    var proxyCredential: Boxed<SentCredential>?
     /// The part that the request has in a resumable upload; `nil` if it has none.
     var upload: UploadHop?
     /// Corrections and the multipart upload of a request to a store; `nil` if it has neither.
@@ -48,6 +52,9 @@ extension Hop {
 
     /// The URL with its user information.
     var target: WebURL.Target { WebURL.Target(url, userInformation: userInformation) }
+
+    /// The request's target, as Digest covers it.
+    var digestTarget: String { url.path + (url.query.map { "?" + $0 } ?? "") }
 
     /// The credentials that the URL of a redirect has named, or `nil`.
     var credentials: (name: String, password: String)? {
@@ -114,6 +121,10 @@ struct RequestBuilder: Sendable {
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
         if supportsHTTP2 { request.httpVersion = .http2 }
+        if let sent = hop.sentCredential, sent.chosen.scheme == .ntlm {
+            request.credentials = .init(.ntlm, user: sent.chosen.user, password: sent.chosen.secret)
+            request.httpVersion = .http1
+        }
         if let rules = spec.request.connection { apply(rules, attempt.secrets, hop, to: &request) }
         if serviceProxy != nil || spec.request.connection != nil { chooseProxy(attempt, hop, for: &request) }
         request.connectTimeout = min(
@@ -162,6 +173,7 @@ struct RequestBuilder: Sendable {
     /// answer one that libcurl cannot answer. Those of a redirect's URL replace the job's, but never a scheme
     /// that waits for a challenge.
     private static func authorization(_ attempt: Attempt, _ hop: Hop) -> FieldOctets? {
+        if let sent = hop.sentCredential { return sent.field(of: hop) }
         let own = hop.keepsCredentials ? attempt.spec.request.connection?.authentication : nil
         let secrets = attempt.secrets.connection
         let user = hop.credentials ?? (own?.user ?? "", secrets?.password ?? "")
@@ -174,7 +186,7 @@ struct RequestBuilder: Sendable {
         case .digest:
             return hop.digest?.authorization(
                 user: user.name, password: user.password, method: hop.method,
-                uri: hop.url.path + (hop.url.query.map { "?" + $0 } ?? ""),
+                uri: hop.digestTarget,
                 clientNonce: hexEncoded((0..<16).map { _ in .random(in: 0...255) }))
         case .ntlm: return nil
         }
@@ -246,6 +258,11 @@ struct RequestBuilder: Sendable {
         return headers
     }
 
+    /// Whether this hop must not have a field of the session, by its name in lower case.
+    func isWithheld(_ name: String, _ attempt: Attempt, _ hop: Hop) -> Bool {
+        isWithheld(attempt, hop)(name)
+    }
+
     /// Returns which of the session's fields this hop must not have.
     private func isWithheld(_ attempt: Attempt, _ hop: Hop) -> (String) -> Bool {
         guard let rule = attempt.spec.request.additionalHeaders else { return { _ in false } }
@@ -294,6 +311,10 @@ extension Attempt {
 
     /// Whether libcurl answers a challenge to this hop by itself.
     func answersChallenges(of hop: Hop) -> Bool {
+        if hop.sentCredential?.chosen.scheme == .ntlm { return true }
+        if hop.url.scheme == .http, let sent = hop.proxyCredential?.value, sent.chosen.scheme != .basic {
+            return true
+        }
         guard let rules = spec.request.connection else { return false }
         let scheme = rules.authentication?.scheme
         if hop.keepsCredentials, scheme == .digest && hop.digest == nil || scheme == .ntlm { return true }

@@ -20,14 +20,15 @@ extension ResponseJudge {
             guard hop.url.isSameOrigin(as: spec.request.webURL) else { return nil }
             let fields = head.all("www-authenticate")
             return question(
-                about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), .init(head), now)
+                about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), .init(head), now,
+                after: hop.sentCredential)
         case 407:
             // A response through a tunnel comes from the server, not from the proxy.
             guard hop.url.scheme == .http, let proxy = proxyThatAsks(hop) else { return nil }
             let fields = head.all("proxy-authenticate")
             return question(
                 about: .offered(by: fields, from: proxy.url.string, isProxy: true, hasNTLM: hasNTLM),
-                .init(head), now)
+                .init(head), now, after: hop.proxyCredential?.value)
         default: return nil
         }
     }
@@ -43,7 +44,7 @@ extension ResponseJudge {
         }
         return question(
             about: schemes.map { .init(url: proxy.url.string, realm: nil, method: $0, isProxy: true) }, nil,
-            now)
+            now, after: hop.proxyCredential?.value)
     }
 
     private func proxyThatAsks(_ hop: Hop) -> ConnectionRules.Proxy? {
@@ -53,8 +54,10 @@ extension ResponseJudge {
         return proxy
     }
 
+    /// `sent`: the credential of the session that was refused; `nil` if none was sent.
     private func question(
-        about spaces: [JobQuestion.ProtectionSpace], _ response: JobQuestion.Response?, _ now: Timestamp
+        about spaces: [JobQuestion.ProtectionSpace], _ response: JobQuestion.Response?, _ now: Timestamp,
+        after sent: SentCredential?
     ) -> JobQuestion? {
         let answers = spec.answers
         guard let first = spaces.first, !(answers?.usesDefaultHandling ?? false) else { return nil }
@@ -62,10 +65,13 @@ extension ResponseJudge {
         let hadCredential = first.isProxy ? rules?.proxy?.user != nil : rules?.authentication != nil
         let header = first.isProxy ? "proxy-authorization" : "authorization"
         let hadHeader = spec.request.headers.contains { equalIgnoringCase($0.name, header) }
+        let isRefusal = hadCredential || hadHeader || sent != nil
         let before = (first.isProxy ? answers?.proxyFailureCount : answers?.failureCount) ?? 0
-        return JobQuestion(
-            .challenge(spaces, previousFailureCount: before + (hadCredential || hadHeader ? 1 : 0)),
+        var question = JobQuestion(
+            .challenge(spaces, previousFailureCount: before + (isRefusal ? 1 : 0)),
             about: response, askedAt: now, timeout: spec.questions.timeout)
+        question.proposedCredential = sent.map { .init(name: $0.chosen.name, user: $0.chosen.user) }
+        return question
     }
 }
 

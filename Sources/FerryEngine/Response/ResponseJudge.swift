@@ -23,6 +23,8 @@ struct ResponseJudge: Sendable {
     let isDecoded: Bool
     /// Whether libcurl can answer NTLM.
     var hasNTLM = false
+    /// The request that answers the challenge of the response with a credential of the session, or `nil`.
+    var answer: Hop?
 
     /// `known`: the file whose bytes the request asked to continue.
     func judge(
@@ -31,6 +33,7 @@ struct ResponseJudge: Sendable {
         let hop = requested.hop
         var requested = requested
         requested.answer = hop.answering(head, for: spec)
+        if let answer { requested.answer = answer }
         if let corrected = hop.corrected(head, for: spec, now: now), (try? check(corrected.url)) != nil {
             requested.answer = corrected
         }
@@ -126,6 +129,8 @@ struct ResponseJudge: Sendable {
             spec.redirects.userInformation == .ignore
             ? nil : target.userInformation ?? (url.isSameOrigin(as: hop.url) ? hop.userInformation : nil)
         next.digest = nil
+        // The session's credential of another space is never sent there.
+        next.credential = nil
         if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
             next.keepsCredentials = false
         }

@@ -24,7 +24,13 @@ extension PartExchanges {
             hop: part.hop, range: part.asked,
             hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil,
             hasBegunAgain: part.hasBegunAgain)
-        let judge = ResponseJudge(spec: attempt.spec, egress: context.egress, isDecoded: false)
+        var judge = ResponseJudge(spec: attempt.spec, egress: context.egress, isDecoded: false)
+        if context.sessions.hasCredentials {
+            context.note(head, to: part.hop, of: attempt)
+            if head.status == 401 || head.status == 407 {
+                judge.answer = context.answering(head, part.hop, of: attempt)
+            }
+        }
         switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
         case .follow(let hop, let delay): return .follow(hop, after: delay)
         case .beginAgain:

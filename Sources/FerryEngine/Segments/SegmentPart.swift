@@ -73,6 +73,10 @@ final class SegmentPart {
         target = .none
         discardedByteCount = 0
         exchange.reset()
+        let context = running.context
+        if context.sessions.hasCredentials {
+            context.addKnownCredentials(to: &exchange.hop, of: running.attempt)
+        }
         var request = owner.request(for: self)
         if isFresh { request.usesFreshConnection = true }
         if let error = exchange.send(request) { fail(.broken(exchange.meaning(ofUnsent: error).error)) }
@@ -201,6 +205,11 @@ extension SegmentPart: ExchangeOwner {
             stop()
             owner.ended(self)
             return
+        }
+        if exchange.head == nil,
+            let next = running.context.answering(tunnel: failure.error, hop, of: running.attempt)
+        {
+            return follow(next, after: 0)
         }
         exchange.note(failure.error)
         let meaning = exchange.meaning(of: failure)

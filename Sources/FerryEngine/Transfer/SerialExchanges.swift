@@ -242,6 +242,7 @@ final class SerialExchanges: AttemptExchanges {
         response.reset()
         applyEdit()
         exchange.reset()
+        if usesCredentials { context.addKnownCredentials(to: &exchange.hop, of: attempt) }
         let hop = exchange.hop
         if let upload { body.select(upload.range(of: hop)) }
         guard mayConnect(permit.ask(for: attempt, hop, isFresh: fresh, on: loop), fresh: fresh),
@@ -286,6 +287,9 @@ final class SerialExchanges: AttemptExchanges {
         mark = .made
         start(fresh: isFresh)
     }
+
+    /// Whether requests may send credentials of the session. The body of a copy cannot be sent again.
+    var usesCredentials: Bool { context.sessions.hasCredentials && source == nil }
 
     /// The job's own request.
     var jobHop: Hop {

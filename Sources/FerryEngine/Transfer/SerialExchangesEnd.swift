@@ -24,7 +24,7 @@ extension SerialExchanges {
         guard failure.outcome.blockedAddress == nil else {
             return running.handle(.transferEnded(exchange.meaning(of: failure)))
         }
-        if asksAboutTunnel(failure.error) { return }
+        if answersTunnel(failure.error) || asksAboutTunnel(failure.error) { return }
         exchange.takeUnread(failure.outcome.unread)
         let meaning = exchange.meaning(of: failure)
         if goesOn(after: meaning.error) || continuesUpload(after: meaning.error) { return }
@@ -74,6 +74,17 @@ extension SerialExchanges {
         response.pass(to: .none)
         progress.set(received: 0)
         running.handle(.head(.again))
+        return true
+    }
+
+    /// Whether the request is sent again with a credential for the proxy that has refused a tunnel.
+    private func answersTunnel(_ error: CurlError) -> Bool {
+        guard exchange.head == nil, source == nil,
+            let next = context.answering(tunnel: error, exchange.hop, of: attempt)
+        else { return false }
+        redirect = next
+        running.handle(.head(.redirect(isDelayed: false)))
+        running.handle(.transferEnded(nil))
         return true
     }
 

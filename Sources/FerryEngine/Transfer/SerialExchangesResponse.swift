@@ -66,6 +66,7 @@ extension SerialExchanges: ExchangeOwner {
             return refuseHead("The server switched to another protocol.")
         }
         response.examine(head)
+        if usesCredentials { context.note(head, to: exchange.hop, of: attempt) }
         if exchange.hop.upload != nil, let isTaken = takeUpload(head) { return isTaken }
         if let look = look(after: head) {
             redirect = look
@@ -85,7 +86,11 @@ extension SerialExchanges: ExchangeOwner {
             return true
         }
         let requested = requested
-        let judgement = judge(isDecoded: response.isDecoded).judge(
+        var judge = judge(isDecoded: response.isDecoded)
+        if head.status == 401 || head.status == 407, usesCredentials {
+            judge.answer = context.answering(head, exchange.hop, of: attempt)
+        }
+        let judgement = judge.judge(
             head, requested, known: requested.range == nil ? nil : continuation.record?.known,
             now: context.clock.now())
         response.pass(to: .discard)

@@ -291,6 +291,7 @@ final class Application: Sendable {
         settings.uploads = store.uploads
         settings.node = node
         settings.proxy = configuration.proxy
+        settings.sessions = store.sessions.sessionCache
         if !configuration.storeAllowances.isEmpty {
             settings.nodeCredentials = NodeCredentials(
                 configuration.storeAllowances, environment: processEnvironment())

@@ -14,6 +14,7 @@ extension GroupCommands: GroupStore {}
 extension UploadCommands: UploadStore {}
 extension SessionCommands: SessionStore {}
 extension CookieCommands: CookieStore {}
+extension CredentialCommands: CredentialStore {}
 extension ScheduleCommands: ScheduleStore {}
 extension WindowCommands: WindowStore {}
 extension EventQueries: EventReader {}
@@ -35,6 +36,7 @@ extension StorePorts {
             jobs: store.jobs, jobControl: store.jobCommands, submissions: store.submissionQueries,
             dependencies: store.dependencies, answers: store.questions, bulkOperations: store.bulkCommands,
             groups: store.groups, uploads: store.uploads, sessions: store.sessions,
+            credentials: store.credentials,
             schedules: store.scheduleCommands,
             windows: store.windows, events: store.events, webhooks: store.webhooks,
             deliveries: store.deliveryQueries, hosts: store.hostCommands, limits: store.limits,

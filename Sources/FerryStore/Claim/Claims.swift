@@ -73,6 +73,8 @@ struct Claims: Sendable {
         /// Jobs that wait for connectivity now.
         var awaitedCount = 0
         var found: [Found] = []
+        /// Epoch of the sessions, as the newest of `jobs` may know it.
+        var sessionEpoch: Int64 = -1
         /// `true` if a job was not leased because its request must not be sent twice and it might find no
         /// free slot.
         var passesOver = false
@@ -239,6 +241,7 @@ extension Claims.Outcome {
         leased rows: borrowing ResultSet, of only: Int64?, inOrder: Bool, _ log: DamagedRows
     ) {
         jobs.reserveCapacity(jobs.count + rows.rowCount)
+        if rows.rowCount > 0 { sessionEpoch = rows.int64(0, ClaimColumn.sessionEpoch.rawValue) }
         var order = Array(0..<rows.rowCount)
         if inOrder {
             // A row without a node was not leased.

@@ -153,6 +153,10 @@ struct DispatcherTransaction {
         }
         if !claims.isEmpty {
             outcome.claims = claims.read(&results, from: index, queueState.context.damagedRows)
+            // An attempt uses every credential that its session had when the job was submitted.
+            if outcome.claims.sessionEpoch > queueState.context.sessions.current.epoch {
+                try numbering.sessionLoader.readSessions(&connection)
+            }
         }
         for (job, wait) in awaited where changed.contains(job) { outcome.claims.noteWait(in: wait.queue) }
         outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }

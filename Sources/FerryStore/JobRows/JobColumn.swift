@@ -17,7 +17,7 @@ enum JobColumn: Int, CaseIterable {
 /// Columns of claim_jobs.sql and claim_limited_jobs.sql after the shared ones.
 enum ClaimColumn: Int, CaseIterable {
     case queue = 20
-    case urgency, hasBytes, keepsBytes, home, nextRequest
+    case urgency, hasBytes, keepsBytes, home, nextRequest, sessionEpoch
 }
 
 extension ResultSet {

@@ -45,11 +45,17 @@ struct SessionLoader: Sendable {
     private func sessions(
         after known: SessionSnapshot, _ connection: inout Connection
     ) throws(PostgresError) -> SessionSnapshot {
-        let rows = try connection.execute(Statements.changedSessions, .int64(known.epoch))
+        var results = try connection.pipeline { pipeline in
+            pipeline.send(Statements.changedSessions, .int64(known.epoch))
+            // Read after the sessions: a later change of a credential is read again with its session.
+            pipeline.send(Statements.changedCredentials, .int64(known.epoch))
+        }
+        let rows = results.take(0)
+        let credentials = credentials(results.take(1))
         let (epoch, removal) = (rows.int64(0, 12), rows.int64(0, 13))
         var records = removal > known.epoch ? [:] : known.records
         for row in 0..<rows.rowCount where !rows.isNull(row, 0) {
-            let record = session(rows, row)
+            let record = session(rows, row, credentials)
             records[record.key] = record
         }
         return SessionSnapshot(
@@ -57,8 +63,20 @@ struct SessionLoader: Sendable {
             connectionsPerHostMax: known.connectionsPerHostMax)
     }
 
-    /// Reads the columns of changed_sessions.sql.
-    func session(_ rows: borrowing ResultSet, _ row: Int) -> SessionRecord {
+    /// Reads the rows of changed_credentials.sql.
+    private func credentials(_ rows: borrowing ResultSet) -> [SessionKey: [CredentialRecord]] {
+        var credentials: [SessionKey: [CredentialRecord]] = [:]
+        for row in 0..<rows.rowCount {
+            let key = SessionKey(tenant: rows.text(row, 6), name: rows.text(row, 7))
+            credentials[key, default: []].append(credential(rows, row, of: key))
+        }
+        return credentials
+    }
+
+    /// Reads the columns of changed_sessions.sql. `credentials`: those of all sessions that are read.
+    func session(
+        _ rows: borrowing ResultSet, _ row: Int, _ credentials: [SessionKey: [CredentialRecord]] = [:]
+    ) -> SessionRecord {
         let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
         var secrets: JobSecrets? = JobSecrets()
         if let sealed = rows.bytesOrNil(row, 7) { secrets = context.configuration.openSecrets(sealed) }
@@ -76,6 +94,6 @@ struct SessionLoader: Sendable {
             secrets: secrets ?? JobSecrets(), isReadable: values != nil && secrets != nil,
             invalidation: rows.textOrNil(row, 8).flatMap(SessionInvalidation.init),
             invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10),
-            flushedAt: rows.instantOrNil(row, 11))
+            flushedAt: rows.instantOrNil(row, 11), credentials: credentials[key] ?? [])
     }
 }

@@ -21,6 +21,7 @@ package final class Store: Sendable {
     package let uploads: UploadCommands
     package let sessions: SessionCommands
     package let cookies: CookieCommands
+    package let credentials: CredentialCommands
     package let scheduleCommands: ScheduleCommands
     package let windows: WindowCommands
     package let events: EventQueries
@@ -117,6 +118,7 @@ package final class Store: Sendable {
         let deliveryQueries = DeliveryQueries(
             commands, reads, jobs, signals, nodeState, context.configuration.credits)
         (self.jobs, self.jobCommands, self.sessions) = (jobs, jobCommands, sessions)
+        credentials = CredentialCommands(commands, reads, sessionLoader)
         (self.limits, self.tenantLimits, self.hostCommands) = (limits, tenantLimits, hostCommands)
         (self.operators, self.deliveryQueries) = (operators, deliveryQueries)
         submissionQueries = SubmissionQueries(reads)

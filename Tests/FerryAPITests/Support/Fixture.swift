@@ -33,7 +33,8 @@ extension StorePorts {
         self.init(
             jobs: store, jobControl: store, submissions: store, dependencies: store, answers: store,
             bulkOperations: store, groups: store, uploads: store, sessions: store, cookies: store,
-            schedules: store, windows: store, events: store, webhooks: store, deliveries: store, hosts: store, limits: store,
+            credentials: store, schedules: store, windows: store, events: store, webhooks: store,
+            deliveries: store, hosts: store, limits: store,
             tenantLimits: store, keys: store, control: store, audit: store)
     }
 }

@@ -6,7 +6,7 @@ import Synchronization
 /// The store's ports in memory. Replies are called immediately, on the caller's thread.
 final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader, EventFeed,
     NodeOperations, LimitStore, HostStore, DependencyStore, SubmissionReader, AnswerSink, SessionStore,
-    CookieStore, ContentStore,
+    CookieStore, CredentialStore, ContentStore,
     ServiceControl, TenantReader, AuditLog
 {
     func answer(
@@ -74,6 +74,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var limits = TransferLimits()
         var tenantLimits: [String: TenantLimits] = [:]
         var sessions: [SessionKey: SessionRecord] = [:]
+        var credentials: [SessionKey: [String: CredentialRecord]] = [:]
         /// Number of submissions that fail with `sessionsChanged`.
         var outdatedCount = 0
         var isPaused = false

@@ -12,6 +12,9 @@ private let secret =
 private let cookies =
     #"{"data":[{"name":"sid","value":"treasure","domain":"a.example","path":"/","expires_at":null,"#
     + #""secure":true,"http_only":false,"host_only":true}],"next_cursor":null}"#
+private let credential =
+    #"{"name":"a","revision":1,"persistence":"permanent","user":"anna","password":{"set":true},"token":null,"#
+    + #""protection_space":{"scheme":"https","host":"a.example","port":443,"realm":null,"method":"default"}}"#
 
 @Suite("ferry sessions")
 struct SessionCommandTests {
@@ -22,12 +25,16 @@ struct SessionCommandTests {
             case ("GET", "/v1/sessions/s"), ("PUT", "/v1/sessions/s"), ("PUT", "/v1/sessions/new"),
                 ("POST", "/v1/sessions/s/invalidate"):
                 (200, shown)
-            case ("DELETE", "/v1/sessions/s"), ("DELETE", "/v1/sessions/s/cookies?domain=a.example"):
+            case ("DELETE", "/v1/sessions/s"), ("DELETE", "/v1/sessions/s/cookies?domain=a.example"),
+                ("DELETE", "/v1/sessions/s/credentials/a"):
                 (204, "")
             case ("GET", "/v1/sessions/s/cookies?name=n%20m&limit=500"): (200, cookies)
             case ("GET", "/v1/sessions/s/cookies"): (200, "# Netscape HTTP Cookie File\n")
             case ("PUT", "/v1/sessions/s/cookies"), ("POST", "/v1/sessions/s/cookies"): (200, cookies)
             case ("POST", "/v1/sessions/s/reset"), ("POST", "/v1/sessions/s/flush"): (200, shown)
+            case ("GET", "/v1/sessions/s/credentials?limit=500"):
+                (200, #"{"data":[\#(credential)],"next_cursor":null}"#)
+            case ("PUT", "/v1/sessions/s/credentials/a"): (200, credential)
             default: (404, #"{"title":"Not found","status":404,"code":"not_found","detail":"No."}"#)
             }
         }
@@ -102,6 +109,36 @@ struct SessionCommandTests {
         let refused = run(Sessions.self, ["set", "s", "weight=4", "--url", sealed.url])
         #expect(refused.status == 2 && refused.err.contains("proxy"))
         #expect(run(Sessions.self, ["set", "s", "proxy=null", "--url", sealed.url]).status == 0)
+    }
+
+    @Test("credentials are listed, stored with a hidden secret, and deleted")
+    func credentials() throws {
+        let service = try service()
+        defer { service.stop() }
+        let list = run(Sessions.self, ["credentials", "list", "s", "--url", service.url])
+        #expect(
+            list.status == 0 && list.out == "a\thttps://a.example:443\t-\tdefault\tanna\tpermanent\n",
+            "\(list.out)\(list.err)")
+        _ = service.requests.take()
+        let set = run(
+            Sessions.self,
+            [
+                "credentials", "set", "s", "a", "https://A.example", "--user", "anna", "--realm", "r",
+                "--permanent", "--url", service.url,
+            ], secret: "hush")
+        #expect(set.status == 0 && !set.out.contains("hush") && set.err.contains("Password"), "\(set.err)")
+        let put = try #require(service.requests.take().first)
+        #expect(
+            put.body == #"{"protection_space":{"scheme":"https","host":"a.example","port":443,"realm":"r"},"#
+                + #""persistence":"permanent","user":"anna","password":"hush"}"#)
+        let blind = ["credentials", "set", "s", "a", "https://a.example", "--url", service.url]
+        #expect(run(Sessions.self, blind).status == 2, "there is no terminal")
+        #expect(run(Sessions.self, blind, secret: "hush").status == 0)
+        #expect(try #require(service.requests.take().last).body.contains(#""token":"hush""#))
+        #expect(
+            run(Sessions.self, ["credentials", "set", "s", "a", "https://a.example/x"], secret: "x").status
+                == 2)
+        #expect(run(Sessions.self, ["credentials", "delete", "s", "a", "--url", service.url]).status == 0)
     }
 
     @Test("invalidate and delete send their requests")

@@ -160,7 +160,8 @@ private final class Capture: Sendable {
 
 /// Runs a command in this process, as `ferry` would, with its own console.
 func run<Command: ParsableCommand>(
-    _ type: Command.Type, _ arguments: [String], isTerminal: Bool = false, answer: String? = nil
+    _ type: Command.Type, _ arguments: [String], isTerminal: Bool = false, answer: String? = nil,
+    secret: String? = nil
 ) -> Run {
     let capture = Capture()
     var console = Console(
@@ -170,6 +171,7 @@ func run<Command: ParsableCommand>(
         }, err: { text in capture.err.withLock { $0 += text } }, isTerminal: isTerminal)
     console.allowsColor = false
     console.answer = { answer }
+    console.secret = { secret }
     var status: Int32 = 0
     Console.$current.withValue(console) {
         do {

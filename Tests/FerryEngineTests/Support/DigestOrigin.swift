@@ -16,6 +16,7 @@ final class DigestOrigin: Sendable {
         var seen: [Seen] = []
         var uses: [String: Int] = [:]
         var nonceCount = 0
+        var nonceCounts: [String] = []
     }
 
     private let state: SharedState
@@ -27,6 +28,8 @@ final class DigestOrigin: Sendable {
 
     var url: String { origin.url }
     var seen: [Seen] { state.value.withLock { $0.seen } }
+    /// The nonce count (`nc`) of each right answer.
+    var nonceCounts: [String] { state.value.withLock { $0.nonceCounts } }
 
     /// `answers`: what an authorized request is answered with.
     init(
@@ -59,7 +62,10 @@ final class DigestOrigin: Sendable {
         let isRight = isKnown && given["response"] == response(request, given, algorithm)
         let uses = state.value.withLock { state in
             let nonce = given["nonce"] ?? ""
-            if isRight { state.uses[nonce, default: 0] += 1 }
+            if isRight {
+                state.uses[nonce, default: 0] += 1
+                state.nonceCounts.append(given["nc"] ?? "")
+            }
             return state.uses[nonce] ?? 0
         }
         if isRight, uses <= 2 { return nil }

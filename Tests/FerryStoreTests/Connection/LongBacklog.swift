@@ -85,6 +85,10 @@ enum LongBacklog {
             'backlog',
             CASE i WHEN 6 THEN 'often' ELSE 'session ' || i END, '{}', CASE WHEN i <= 10 THEN 'cancel' END
         FROM generate_series(1, 1000) AS i;
+        INSERT INTO session_credentials (created_at, updated_at, revision, is_permanent, tenant, session,
+            name, credential, secrets)
+        SELECT now(), now(), 1, i % 2 = 0, 'backlog', 'session ' || (i + 1) / 2,
+            CASE WHEN i % 2 = 0 THEN 'one' ELSE 'two' END, '{}', '' FROM generate_series(1, 2000) AS i;
         UPDATE session_epoch SET epoch = 1000;
         INSERT INTO cookie_jars (tenant, session, version, removal)
         SELECT 'backlog', 'session ' || i, 30, i % 2 FROM generate_series(10, 1000) AS i;

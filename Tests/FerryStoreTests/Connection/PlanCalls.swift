@@ -566,7 +566,11 @@ struct PlanCall {
 
     private static let sessions: [PlanCall] = [
         writer(Statements.cancelSessions, "50"),
+        read(Statements.changedCredentials, "990"),
         read(Statements.changedSessions, "990"),
+        command(
+            Statements.countCredentials, "'backlog', 'session 500'",
+            looksAt: 2000, "credentials, which are counted because their number is limited"),
         read(
             Statements.countDefaultJobs, "'acme', 1000",
             looksAt: 1000, "jobs that are counted, of which the argument is the limit"),
@@ -576,17 +580,23 @@ struct PlanCall {
         command(
             Statements.countSessions, "'backlog'",
             looksAt: 1004, "sessions, which are counted because their number is limited"),
+        command(Statements.deleteCredential, "'backlog', 'session 500', 'one', 1"),
         command(Statements.deleteSession, "'backlog', 'session 1', 1"),
         writer(Statements.drainSessions, "'{backlog}', '{session 1}', 0, now()"),
         writer(Statements.drainedSessions, "'', '', 50"),
         writer(Statements.endSessions, "now(), 10"),
         command(Statements.flushSession, "'backlog', 'session 500', now()"),
         command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),
+        read(Statements.listCredentials, "'backlog', 'session 500', 'one', 51"),
         read(Statements.listSessions, "'acme', 'session 5', 51"),
         command(Statements.lockSessionEpoch),
+        command(
+            Statements.putCredential, "'backlog', 'session 500', 'one', 1, true, '{}', '\\x00', now()"),
         command(Statements.putSession, "'backlog', 'session 500', 1, '{}', NULL, now(), true"),
+        read(Statements.readCredential, "'backlog', 'session 500', 'one'"),
         read(Statements.readSession, "'acme', 'session 5'"),
         writer(Statements.readSessionEpoch),
+        command(Statements.removeCredentials, "'backlog', 'session 501'"),
     ]
 
     private static let submit: [PlanCall] = [

@@ -50,7 +50,8 @@ struct StatementTests {
         #expect(
             standard.isSubset(of: [
                 "api_keys", "audit", "content_store", "finished_jobs_rest", "operations", "rejected_events",
-                "schema_migrations", "session_configurations", "session_epoch", "settings",
+                "schema_migrations", "session_configurations", "session_credentials", "session_epoch",
+                "settings",
                 "tenant_limits", "webhooks",
             ]), "\(standard)")
     }

@@ -70,7 +70,9 @@ extension Statements {
         // Schema
         checkRows, freeSessionCount,
         // Sessions
-        cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
+        cancelSessions, changedCredentials, changedSessions, countCredentials, deleteCredential,
+        listCredentials, putCredential, readCredential, removeCredentials, countDefaultJobs, countSessionJobs,
+        countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
         putSession, readSession, readSessionEpoch,  // Submit
         addDependencies, addUploadJobs, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,

@@ -87,6 +87,19 @@ public struct JobQuestion: Sendable, Equatable {
         }
     }
 
+    /// The session's credential that fits a challenge.
+    public struct ProposedCredential: Sendable, Equatable {
+        /// Name of the credential in its session.
+        public var name: String
+        /// Name of the user; empty with a token.
+        public var user: String
+        /// Creates a proposal.
+        public init(name: String, user: String) {
+            self.name = name
+            self.user = user
+        }
+    }
+
     /// Subject of a question.
     public enum Subject: Sendable, Equatable {
         case begin
@@ -102,6 +115,9 @@ public struct JobQuestion: Sendable, Equatable {
     public var subject: Subject
     /// The response that the question is about, or `nil` if there is none, or libcurl does not report it.
     public var response: Response?
+    /// The session's credential that fits a challenge, and that the server has refused; `nil` if there is
+    /// none.
+    public var proposedCredential: ProposedCredential?
     /// Time of the question.
     public var askedAt: Timestamp
     /// Time at which the default answer applies.
@@ -189,6 +205,7 @@ extension JobQuestion {
             for other in challenge.array("others") { spaces.append(try ProtectionSpace(StoredObject(other))) }
             let count = Int(clamping: challenge.integer("previous_failure_count") ?? 0)
             self.init(.challenge(spaces, previousFailureCount: count), askedAt: asked, timeout: 0)
+            proposedCredential = challenge.object("proposed_credential").map(ProposedCredential.init)
         case .urlExpired: self.init(.urlExpired, askedAt: asked, timeout: 0)
         }
         expiresAt = expires
@@ -244,6 +261,20 @@ extension JobQuestion.ProtectionSpace: ShownObject {
     }
 }
 
+extension JobQuestion.ProposedCredential: ShownObject {
+    public static let summary = "A credential of the job's session, without its secrets."
+    public static let schemaName = "ProposedCredential"
+
+    public static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("name", \.name, "Name of the credential.")
+        list.member("user", \.user, "Name of the user; empty with a token.")
+    }
+
+    fileprivate init(_ stored: StoredObject) {
+        self.init(name: stored.string("name") ?? "", user: stored.string("user") ?? "")
+    }
+}
+
 /// The `question` object of the API, or its stored form, which has more members.
 public struct ShownQuestion: ShownObject {
     public static let summary = "A question that a client must answer before the job continues."
@@ -267,7 +298,8 @@ public struct ShownQuestion: ShownObject {
             return nil
         }
         return Challenge(
-            space: space, previousFailureCount: count, others: isStored ? Array(spaces.dropFirst()) : nil)
+            space: space, previousFailureCount: count, proposed: question.proposedCredential,
+            others: isStored ? Array(spaces.dropFirst()) : nil)
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
@@ -300,6 +332,7 @@ public struct ShownQuestion: ShownObject {
 
         let space: JobQuestion.ProtectionSpace
         let previousFailureCount: Int
+        let proposed: JobQuestion.ProposedCredential?
         let others: [JobQuestion.ProtectionSpace]?
 
         static func members(_ list: inout some MemberVisitor<Self>) {
@@ -307,6 +340,9 @@ public struct ShownQuestion: ShownObject {
             list.member(
                 "previous_failure_count", \.previousFailureCount,
                 "Number of credentials that were refused before.", [.minimum(0)])
+            list.member(
+                "proposed_credential", \.proposed,
+                "The session's credential that fits the challenge, and was refused; null if there is none.")
             list.stored("others", \.others)
         }
     }

@@ -16,8 +16,8 @@
 -- $11 the only node that may lease from the claim queue, or null: any, or this one. Nothing is leased unless
 -- that node has sent no heartbeat for $9 seconds.
 -- Columns as everywhere, then claim queue, urgency, whether bytes are left, whether they stay when the job is
--- cancelled, the only node that can run it, and the request with which an attempt begins (NextRequest) or
--- null.
+-- cancelled, the only node that can run it, the request with which an attempt begins (NextRequest) or null,
+-- and the epoch of the sessions, whose credentials the attempt uses.
 WITH met AS MATERIALIZED (
     SELECT q.id, $7::boolean AND q.is_repeatable IS NOT TRUE AS is_passed_over
     FROM (
@@ -80,11 +80,11 @@ WITH met AS MATERIALIZED (
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
-    j.next_request
+    j.next_request, (SELECT epoch FROM session_epoch WHERE is_only) AS session_epoch
 FROM claimed j
 UNION ALL
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
-    j.next_request
+    j.next_request, (SELECT epoch FROM session_epoch WHERE is_only) AS session_epoch
 FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE is_passed_over LIMIT 1))

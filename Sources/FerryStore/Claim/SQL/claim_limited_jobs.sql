@@ -66,5 +66,5 @@ WITH claimed AS (
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
     j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
-    j.next_request
+    j.next_request, (SELECT epoch FROM session_epoch WHERE is_only) AS session_epoch
 FROM claimed j

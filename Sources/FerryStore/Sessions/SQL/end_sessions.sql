@@ -1,6 +1,6 @@
--- Ends invalidated sessions without unfinished jobs and writes the event about it. They cannot get new jobs
--- (expect_session_epoch).
--- Locks: the sessions' rows; skips rows that another transaction has locked.
+-- Ends invalidated sessions without unfinished jobs, writes the event about it, and removes the credentials
+-- that are kept for the session only. They cannot get new jobs (expect_session_epoch).
+-- Locks: the sessions' rows; skips rows that another transaction has locked. Then their credentials.
 -- $1 now, $2 maximum number of sessions. Returns tenants and names.
 WITH ended AS (
     UPDATE session_configurations s SET
@@ -19,5 +19,8 @@ WITH ended AS (
     SELECT tenant, name, event_pack(
         13, 0, '00000000-0000-0000-0000-000000000000', $1::timestamptz, 0, 0, NULL, NULL, NULL)
     FROM ended
+), forgotten AS (
+    DELETE FROM session_credentials k USING ended e
+    WHERE k.tenant = e.tenant AND k.session = e.name AND NOT k.is_permanent
 )
 SELECT tenant, name FROM ended

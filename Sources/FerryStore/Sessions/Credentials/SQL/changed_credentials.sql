@@ -1,0 +1,9 @@
+-- Reads all credentials of the sessions that have changed since epoch $1, or of all sessions if one was
+-- removed since. Locks nothing.
+-- Columns 0 to 5 as in read_credential.sql, 6 tenant, 7 session.
+SELECT k.name, k.revision, k.created_at, k.updated_at, k.credential, k.secrets, c.tenant, c.name
+FROM session_epoch e JOIN session_configurations c
+    ON c.epoch > CASE WHEN e.removal > $1::bigint THEN -1 ELSE $1::bigint END
+JOIN session_credentials k ON k.tenant = c.tenant AND k.session = c.name
+WHERE e.is_only
+ORDER BY k.name

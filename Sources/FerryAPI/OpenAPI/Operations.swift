@@ -232,7 +232,7 @@ extension Operation {
                 "The invalidated session.", "Session", problems: [409])
         case .resetSession:
             OperationDescription(
-                "Remove all that a session remembers: its cookies", [], .empty,
+                "Remove all that a session remembers: its cookies and credentials", [], .empty,
                 .object("The session.", "Session"), problems: [409])
         case .flushSession:
             OperationDescription(

@@ -326,10 +326,6 @@ struct Problem: Error, Sendable {
             self.init(
                 .tooManySessions,
                 "A tenant may have \(Limits.sessionCountMax) configured sessions.")
-        case .sessionNotConfigured:
-            self.init(
-                .sessionNotConfigured,
-                "Only a configured session keeps credentials: create it by PUT /v1/sessions/{identifier}.")
         case .tooManyCredentials:
             self.init(
                 .limitReached,

@@ -4,12 +4,10 @@ internal import HTTPServer
 /// Shows and changes the cookies of sessions, resets and flushes sessions.
 final class CookieHandlers: Sendable {
     private let store: any CookieStore
-    private let sessions: any SessionStore
     private let clock: any WallClock
 
     init(_ ports: APIPorts) {
         store = ports.store.cookies
-        sessions = ports.store.sessions
         clock = ports.clock
     }
 
@@ -83,12 +81,7 @@ final class CookieHandlers: Sendable {
     func reset(_ request: RequestContext) throws(Problem) {
         let key = try request.sessionKey()
         try request.needEmptyObject()
-        let now = clock.now()
-        store.changeCookies(
-            of: key, { $0.remove(where: .all, now: now) },
-            reply: request.onSuccess { [sessions] _ in
-                sessions.session(key, reply: request.onSuccess { send($0, 200, request) })
-            })
+        store.resetSession(key, reply: request.onSuccess { send($0, 200, request) })
     }
 
     /// `POST /v1/sessions/{id}/flush`

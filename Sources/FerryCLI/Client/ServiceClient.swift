@@ -36,8 +36,10 @@ struct ServiceClient {
         }
     }
 
-    /// The fields of every request.
-    func headers(accept: String = "application/json") -> [TransferRequest.Header] {
+    /// The fields of every request for JSON.
+    var headers: [TransferRequest.Header] { headers(accepting: "application/json") }
+
+    private func headers(accepting accept: String) -> [TransferRequest.Header] {
         var headers: [TransferRequest.Header] = [.init("Accept", accept), .init("User-Agent", "ferry")]
         if let key { headers.append(.init("Authorization", "Bearer \(key)")) }
         return headers
@@ -82,7 +84,7 @@ struct ServiceClient {
     ) throws(ClientFailure) -> RawResponse {
         var request = BufferedRequest(url: base + path)
         request.method = method
-        request.headers = headers(accept: accept)
+        request.headers = headers(accepting: accept)
         if let idempotencyKey { request.headers.append(.init("Idempotency-Key", idempotencyKey)) }
         if let ifMatch { request.headers.append(.init("If-Match", ifMatch)) }
         if body != nil { request.headers.append(.init("Content-Type", mediaType)) }

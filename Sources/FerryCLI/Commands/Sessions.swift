@@ -124,7 +124,7 @@ package struct Sessions: ParsableCommand {
     /// `ferry sessions reset`.
     package struct Reset: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Removes all that a session remembers: its cookies.")
+            abstract: "Removes all that a session remembers: its cookies and credentials.")
         @Argument(help: "Name of the session.") var session: String
         @OptionGroup var client: ClientOptions
 

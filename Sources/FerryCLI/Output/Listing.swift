@@ -12,8 +12,9 @@ struct Listing {
     init(_ path: String, of service: ServiceClient, limit: Int? = nil) throws(ClientFailure) {
         repeat {
             let place = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
+            let separator = path.contains("?") ? "&" : "?"
             let page = try service.send(
-                "GET", "\(path)\(path.contains("?") ? "&" : "?")limit=\(limit ?? Self.pageEntryCountMax)\(place)"
+                "GET", "\(path)\(separator)limit=\(limit ?? Self.pageEntryCountMax)\(place)"
             ).json
             entries += page["data"]?.array ?? []
             cursor = page["next_cursor"]?.string

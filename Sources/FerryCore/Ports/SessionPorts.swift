@@ -49,6 +49,8 @@ public protocol CookieStore: Sendable {
     func changeCookies<Value: Sendable>(
         of key: SessionKey, _ change: @escaping @Sendable (inout CookieJar) -> Value,
         reply: @escaping Reply<Value>)
+    /// Removes the cookies and credentials of a session.
+    func resetSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)
     /// Stores what this node has in memory, and makes requests of the session that begin after the reply, on
     /// any node, use new connections.
     func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)

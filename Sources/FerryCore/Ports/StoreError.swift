@@ -38,12 +38,10 @@ public enum StoreError: Error, Sendable, Equatable {
     case sessionsChanged
     /// The session is not invalidated, has unfinished jobs, or is the default session.
     case sessionInUse
-    /// The session is not configured, and has no cookies or connections of its own.
+    /// The session is not configured, and keeps no cookies, credentials or connections of its own.
     case sessionNotConfigured
     /// The tenant has its largest number of configured sessions.
     case tooManySessions
-    /// The session has no configuration, so that it keeps no credentials.
-    case sessionNotConfigured
     /// The session or its tenant has its largest number of credentials.
     case tooManyCredentials
     /// The tenant has its largest number of running bulk operations.

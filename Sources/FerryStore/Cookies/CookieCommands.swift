@@ -42,6 +42,25 @@ package final class CookieCommands: Sendable {
         }
     }
 
+    /// Removes the cookies and credentials of a session. Errors: `notFound`, `sessionNotConfigured`.
+    package func resetSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        let sessionLoader = sessionLoader
+        commands.perform("reset_session", reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<SessionOverview, StoreError> in
+            let storage: CookieStorage
+            switch try Self.storage(of: key, &connection, sessionLoader) {
+            case .failure(let error): return .failure(error)
+            case .success(let found): storage = found
+            }
+            let now = sessionLoader.context.clock.now()
+            _ = storage.change { $0.remove(where: .all, now: now) }
+            try CookieWriting(of: storage).run(&connection, sessionLoader.context)
+            _ = try CredentialCommands.removeAll(of: key, &connection, sessionLoader)
+            return try SessionCommands.overview(of: key, &connection, sessionLoader).map { .success($0) }
+                ?? .failure(.notFound)
+        }
+    }
+
     /// Stores the cookies that this node has in memory, and makes requests of the session that begin later use
     /// new connections. Errors: `notFound`, `sessionNotConfigured`.
     package func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {

@@ -79,6 +79,19 @@ extension MemoryStore {
         reply(.success(SessionOverview(found, counts: .init())))
     }
 
+    func resetSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
+        cookies(of: key) { storage in
+            reply(
+                storage.flatMap { storage in
+                    _ = storage.change { $0.remove(where: .all, now: Timestamp(microseconds: 0)) }
+                    return self.state.withLock { $0.sessions[key] }.map {
+                        .success(SessionOverview($0, counts: .init()))
+                    }
+                        ?? .failure(.notFound)
+                })
+        }
+    }
+
     func cookies(of key: SessionKey, reply: @escaping Reply<CookieStorage>) {
         guard let found = state.withLock({ $0.sessions[key] }) else {
             return reply(.failure(key.name == SessionName.standard ? .sessionNotConfigured : .notFound))

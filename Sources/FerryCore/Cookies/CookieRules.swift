@@ -21,9 +21,9 @@ extension Cookie {
                 "The path must begin with a slash and have at most \(Limits.cookieAttributeByteCountMax) "
                     + "ASCII characters, without control characters and semicolons."
             case .restrictedPrefix:
-                "A name that begins with __Secure- needs Secure; __Http- needs HttpOnly as well; __Host- needs "
-                    + "Secure, the path / and no other hosts than its own. A value without a name may not "
-                    + "begin like this."
+                "A name that begins with __Secure- needs Secure; __Http- needs HttpOnly as well; __Host- "
+                    + "needs Secure, the path / and no other hosts than its own. A value without a name may "
+                    + "not begin like this."
             case .unrestrictedWithoutSecure: "SameSite=None needs Secure."
             }
         }

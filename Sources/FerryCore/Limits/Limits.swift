@@ -208,7 +208,7 @@ public enum Limits {
     /// If exceeded: the cookie that was not used for the longest time is removed.
     public static let cookieCountMax = 3_000
     /// Memory of the cookies of a session, in bytes.
-    /// If exceeded: the cookie that was not used for the longest time is removed. A cookie counts its texts and
+    /// If exceeded: the cookie that was not used for the longest time is removed. Each counts its texts and
     /// 256 bytes.
     public static let cookieJarByteCountMax = 2 << 20
     /// Body with the cookies of a session, in bytes.

@@ -22,7 +22,7 @@ public enum HostName {
         return try checked(host)
     }
 
-    /// Returns `true` for names that always mean loopback addresses (RFC 6761 §6.3): `localhost` and the names
+    /// Returns `true` for names that always mean loopback addresses (RFC 6761 §6.3): `localhost` and names
     /// below it.
     static func isLocal(_ host: String) -> Bool {
         let name = host.utf8.last == UInt8(ascii: ".") ? host.dropLast() : host[...]

@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(
-        "no cookie is for all hosts below a public suffix; the suffix itself has host-only cookies (§5.7, step 9)",
+        "no cookie is for all hosts below a public suffix, whose own cookies are host-only (§5.7, step 9)",
         arguments: [
             ("https://b.co.example/", "co.example", "https://b.co.example/", false),
             ("https://b.co.example/", "example", "https://b.co.example/", false),
@@ -108,7 +108,7 @@ import Testing
     }
 
     @Test(
-        "secure cookies are set and sent over https, and over http to this machine (§5.7, step 13, and §5.8.3)",
+        "secure cookies need https, or http to this machine (§5.7, step 13, and §5.8.3)",
         arguments: [
             ("https://a.example/", true), ("http://a.example/", false), ("http://localhost/", true),
             ("http://x.localhost:8080/", true), ("http://localhost.example/", false),
@@ -171,7 +171,7 @@ import Testing
     }
 
     @Test(
-        "requests of another site set and carry no cookies but those with SameSite=None (§5.7, step 18, §5.8.3)",
+        "requests of other sites set and carry only cookies with SameSite=None (§5.7, step 18, §5.8.3)",
         arguments: [
             ("https://www.a.example/", nil, true), ("https://www.a.example/", "https://www.a.example/", true),
             ("https://www.a.example/", "https://a.example:81/x", true),

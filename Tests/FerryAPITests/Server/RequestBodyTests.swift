@@ -23,7 +23,7 @@ struct RequestBodyTests {
             default: self.id
             }
         return route.pattern.replacing("{id}", with: id).replacing("{host}", with: "a.example")
-            .replacing("{tenant}", with: "acme")
+            .replacing("{tenant}", with: "acme").replacing("{credential}", with: "c")
     }
 
     @Test("a body with a Content-Encoding is 415 on every route that reads a body, before it is read")

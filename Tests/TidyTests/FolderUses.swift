@@ -144,7 +144,7 @@ enum FolderUses {
                 (
                     "Dispatch",
                     [
-                        "Connection", "Signals", "JobRows", "Leases", "Sessions", "Quotas", "Hosts", "Claim",
+                        "Connection", "Signals", "JobRows", "Leases", "Cookies", "Quotas", "Hosts", "Claim",
                         "Deliveries", "Finish", "Events", "Waiting",
                     ]
                 ),
@@ -153,8 +153,8 @@ enum FolderUses {
                     "Wiring",
                     [
                         "Connection", "Signals", "JobRows", "Requests", "Settings", "Leases", "Sessions",
-                        "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting", "Submit",
-                        "Groups", "Uploads", "ContentStore", "Jobs", "BulkOperations", "Schedules",
+                        "Cookies", "Quotas", "Hosts", "Claim", "Deliveries", "Finish", "Events", "Waiting",
+                        "Submit", "Groups", "Uploads", "ContentStore", "Jobs", "BulkOperations", "Schedules",
                         "Retention", "Admin",
                         "Cluster", "Dispatch",
                     ]

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from conftest import Ferry, eventually, free_port, killed_and_started, made_folder, running
+from conftest import Ferry, eventually, free_port, killed_and_started, made_folder, missing, running
 from object_jobs import content, ended, failed, submit, succeeded
 from origins import APACHE_MODULES, _process
 from test_content_store import second_node
@@ -300,7 +300,7 @@ def test_apache_asks_for_digest_once(ferry):
     folder = made_folder()
     with _apache(folder) as port:
         if port is None:
-            pytest.skip("Apache is not installed")
+            missing("apache2")
         put(ferry, "apache", "web", port, protection_space=space(port, realm="apache", method="digest"))
         for _ in range(3):
             job = succeeded(ferry, get(f"http://127.0.0.1:{port}/d/x", "apache"))

@@ -320,8 +320,8 @@ struct Problem: Error, Sendable {
         case .sessionNotConfigured:
             self.init(
                 .sessionNotConfigured,
-                "The session is not configured, and remembers nothing between its jobs. Configure it with PUT "
-                    + "/v1/sessions/{identifier} first.")
+                "The session is not configured, and remembers nothing between its jobs. Configure it with "
+                    + "PUT /v1/sessions/{identifier} first.")
         case .tooManySessions:
             self.init(
                 .tooManySessions,

@@ -185,8 +185,8 @@ func needPlainBody(_ fields: HTTPFields) throws(Problem) {
 }
 
 extension RequestContext {
-    /// Whether the client prefers a media type to JSON: `Accept` lists it first (RFC 9110 §12.5.1; weights are
-    /// ignored).
+    /// Whether the client prefers a media type to JSON: `Accept` lists it first (RFC 9110 §12.5.1; weights
+    /// are ignored).
     func prefers(_ type: String) -> Bool {
         let types = (fields["Accept"] ?? "").split(separator: ",").map { range in
             range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()

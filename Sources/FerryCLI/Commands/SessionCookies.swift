@@ -49,7 +49,7 @@ extension Sessions {
             try list(try Listing(place, of: service))
         }
 
-        private var path: String { "/v1/sessions/\(percentEncoded(session))/cookies" }
+        private var path: String { sessionPath(session) + "/cookies" }
 
         private func write(_ file: String, _ method: String, _ service: ServiceClient) throws {
             let bytes = try LocalFile.read(file, byteCountMax: Limits.cookieListByteCountMax)

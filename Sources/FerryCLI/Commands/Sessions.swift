@@ -131,7 +131,7 @@ package struct Sessions: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            try show(try client.service().send("POST", path(of: session) + "/reset"), client)
+            try show(try client.service().send("POST", sessionPath(session) + "/reset"), client)
         }
     }
 
@@ -145,7 +145,7 @@ package struct Sessions: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            try show(try client.service().send("POST", path(of: session) + "/flush"), client)
+            try show(try client.service().send("POST", sessionPath(session) + "/flush"), client)
         }
     }
 

@@ -41,7 +41,7 @@ public final class Attempt: Sendable {
     public let nextRequest: NextRequest?
     /// Whether it is the end of a copy that the lease is not about: all of its connections are further ones.
     public let isOtherEnd: Bool
-    /// What it uses of its session, or `nil` if that is not configured.
+    /// Its session, as far as it uses that; `nil` if it is not configured.
     public let session: AttemptSession?
 
     /// Creates an attempt.

@@ -1,5 +1,5 @@
-/// What one attempt uses of its configured session: cookies and connections. Immutable; may be used on any
-/// thread.
+/// A configured session, as far as one attempt uses it: its cookies and connections. Immutable; may be used
+/// on any thread.
 public final class AttemptSession: Sendable {
     /// The cookies of the session.
     public let cookies: CookieStorage

@@ -64,8 +64,8 @@ final class KnownSpaces: Sendable {
         }
     }
 
-    /// Returns the credential that a request sends without a challenge; `nil` if it sends none. `credentials`:
-    /// those of the session now.
+    /// Returns the credential that a request sends without a challenge; `nil` if it sends none.
+    /// `credentials`: those of the session now.
     func credential(
         for hop: Hop, of session: SessionKey, among credentials: [CredentialRecord]
     ) -> SentCredential? {

@@ -84,7 +84,7 @@ struct ResponseJudge: Sendable {
             return .refuse(error, retryAfter: nil)
         }
         next.redirectCount += 1
-        next.cookies.take(head, from: hop.url, now: now)
+        keepCookies(of: head, after: hop, in: &next, now)
         // RFC 9110 §15.4: 303 leads to a GET; after 301 and 302 a POST becomes a GET, as all clients do it.
         let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
         if becomesGET, hop.method != "GET" {
@@ -98,6 +98,12 @@ struct ResponseJudge: Sendable {
         return .follow(next, after: delay)
     }
 
+    /// Keeps the cookies of a response for the requests that follow it.
+    private func keepCookies(of head: ResponseHead, after hop: Hop, in next: inout Hop, _ now: Timestamp) {
+        guard spec.request.handlesCookies else { return }
+        next.cookies.take(head, from: hop.url, now: now)
+    }
+
     /// Returns the request to the address of an upload that the response names (`Location`). Throws what a
     /// redirect to that address would be refused with.
     func resource(named location: String, by head: ResponseHead, after hop: Hop, now: Timestamp)
@@ -108,7 +114,7 @@ struct ResponseJudge: Sendable {
         next.sendsBody = true
         if let error = downgrade(from: hop, to: next) { throw error }
         next.redirectCount = 0
-        next.cookies.take(head, from: hop.url, now: now)
+        keepCookies(of: head, after: hop, in: &next, now)
         return next
     }
 

@@ -36,7 +36,7 @@ extension StorePorts {
             jobs: store.jobs, jobControl: store.jobCommands, submissions: store.submissionQueries,
             dependencies: store.dependencies, answers: store.questions, bulkOperations: store.bulkCommands,
             groups: store.groups, uploads: store.uploads, sessions: store.sessions,
-            credentials: store.credentials,
+            cookies: store.cookies, credentials: store.credentials,
             schedules: store.scheduleCommands,
             windows: store.windows, events: store.events, webhooks: store.webhooks,
             deliveries: store.deliveryQueries, hosts: store.hostCommands, limits: store.limits,

@@ -61,8 +61,8 @@ package final class CookieCommands: Sendable {
         }
     }
 
-    /// Stores the cookies that this node has in memory, and makes requests of the session that begin later use
-    /// new connections. Errors: `notFound`, `sessionNotConfigured`.
+    /// Stores the cookies that this node has in memory, and makes requests of the session that begin later
+    /// use new connections. Errors: `notFound`, `sessionNotConfigured`.
     package func flushSession(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         let sessionLoader = sessionLoader
         commands.perform("flush_session", reply) {
@@ -74,19 +74,26 @@ package final class CookieCommands: Sendable {
             guard
                 let record = try SessionCommands.change(statement, parameters, &connection, sessionLoader)
             else {
-                let isKnown = try SessionCommands.record(of: key, &connection, sessionLoader).isKnown
-                return .failure(isKnown ? .sessionNotConfigured : .notFound)
+                return .failure(try Self.refusal(of: key, &connection, sessionLoader))
             }
             let counts = try SessionCommands.counts(of: key, &connection)
             return .success(SessionOverview(record, counts: counts))
         }
     }
 
+    /// Returns the error about a session that is not configured.
+    private static func refusal(
+        of key: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader
+    ) throws(PostgresError) -> StoreError {
+        try SessionCommands.overview(of: key, &connection, sessionLoader) == nil
+            ? .notFound : .sessionNotConfigured
+    }
+
     private static func storage(
         of key: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader
     ) throws(PostgresError) -> Result<CookieStorage, StoreError> {
-        let (record, isKnown) = try SessionCommands.record(of: key, &connection, sessionLoader)
-        guard let record else { return .failure(isKnown ? .sessionNotConfigured : .notFound) }
+        let record = try SessionCommands.record(of: key, &connection, sessionLoader).record
+        guard let record else { return .failure(try refusal(of: key, &connection, sessionLoader)) }
         let storage = sessionLoader.context.cookies.storage(of: record)
         try CookieReading([storage]).run(&connection, sessionLoader.context)
         return .success(storage)

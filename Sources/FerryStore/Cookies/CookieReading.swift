@@ -42,8 +42,8 @@ struct CookieReading {
         for (index, found) in read {
             storages[index].apply(
                 found.cookies, version: found.version, isWhole: found.isWhole, now: context.clock.now())
-            context.cookies.noteRead(storages[index])
         }
+        for storage in storages { context.cookies.noteRead(storage) }
     }
 
     /// Reads the cookies in a statement of its own.

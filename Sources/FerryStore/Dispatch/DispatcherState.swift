@@ -570,8 +570,8 @@ struct DispatcherState {
         queueState.beginHeld()
     }
 
-    /// Reads the cookies that other nodes have stored before these jobs were submitted. Returns `false` if the
-    /// database does not answer.
+    /// Reads the cookies that other nodes have stored before these jobs were submitted. Returns `false` if
+    /// the database does not answer.
     private func readCookies(for attempts: [Attempt]) -> Bool {
         let reading = CookieReading(for: attempts.lazy.compactMap(\.session))
         guard !reading.isEmpty else { return true }

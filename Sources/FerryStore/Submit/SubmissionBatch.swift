@@ -239,7 +239,7 @@ struct SubmissionBatch {
         return outcome(replays, queues, attemptSessions)
     }
 
-    /// What leased jobs use of their sessions.
+    /// The configured sessions of leased jobs.
     private var attemptSessions: [JobID: AttemptSession] {
         guard !sessions.records.isEmpty else { return [:] }
         var found: [JobID: AttemptSession] = [:]

@@ -97,6 +97,5 @@ struct CredentialsTests {
         #expect(
             response.json["errors"]?.array?.contains { $0["code"] == "not_supported" } == true,
             "\(response.json)")
-        #expect(try put("a", String(repeating: " ", count: 70_000)).status == 413)
     }
 }

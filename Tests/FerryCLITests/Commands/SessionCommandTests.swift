@@ -9,7 +9,7 @@ private let session =
 private let secret =
     #"{"identifier":"s","is_configured":true,"revision":1,"weight":1,"proxy":{"password":{"set":true}}}"#
 
-private let cookies =
+private let cookieList =
     #"{"data":[{"name":"sid","value":"treasure","domain":"a.example","path":"/","expires_at":null,"#
     + #""secure":true,"http_only":false,"host_only":true}],"next_cursor":null}"#
 private let credential =
@@ -28,9 +28,9 @@ struct SessionCommandTests {
             case ("DELETE", "/v1/sessions/s"), ("DELETE", "/v1/sessions/s/cookies?domain=a.example"),
                 ("DELETE", "/v1/sessions/s/credentials/a"):
                 (204, "")
-            case ("GET", "/v1/sessions/s/cookies?name=n%20m&limit=500"): (200, cookies)
+            case ("GET", "/v1/sessions/s/cookies?name=n%20m&limit=500"): (200, cookieList)
             case ("GET", "/v1/sessions/s/cookies"): (200, "# Netscape HTTP Cookie File\n")
-            case ("PUT", "/v1/sessions/s/cookies"), ("POST", "/v1/sessions/s/cookies"): (200, cookies)
+            case ("PUT", "/v1/sessions/s/cookies"), ("POST", "/v1/sessions/s/cookies"): (200, cookieList)
             case ("POST", "/v1/sessions/s/reset"), ("POST", "/v1/sessions/s/flush"): (200, shown)
             case ("GET", "/v1/sessions/s/credentials?limit=500"):
                 (200, #"{"data":[\#(credential)],"next_cursor":null}"#)

@@ -71,8 +71,8 @@ import Testing
         let storage = storages.storage(of: records[0])
         storage.take([Array("a=mine".utf8)], try Self.context())
         let taken = storages.takeChanges()[0].changes
-        // The write got version 1, another node wrote the same cookie with version 2, and both were read before
-        // this node knew that its own write was committed.
+        // The write got version 1, another node wrote the same cookie with version 2, and both were read
+        // before this node knew that its own write was committed.
         storage.apply([Self.cookie("a", "theirs")], version: 2, isWhole: false, now: Self.now)
         #expect(try Self.sent(storage) == "a=mine")
         storage.confirm(taken, version: 1)

@@ -13,6 +13,7 @@ struct RequestIdentityTests {
         "proxy": #"{"url":"http://p.example:3128"}"#,
         "auth": #"{"type":"basic","user":"u","password":"p"}"#, "tls": #"{"minimum_version":"1.3"}"#,
         "idempotency_key": #""k""#, "resumable_upload": nil,
+        "http_should_handle_cookies": "false", "main_document_url": #""https://b.example/""#,
     ]
 
     /// Returns a download with these members of the request.

@@ -81,7 +81,7 @@ enum LongBacklog {
         INSERT INTO session_configurations (epoch, created_at, updated_at, revision, invalidated_at, ended_at,
             tenant,
             name, configuration, invalidation)
-        SELECT i, now(), now(), 1, CASE WHEN i <= 10 THEN now() END, CASE WHEN i <= 5 THEN now() END,
+        SELECT i, '2026-01-01', now(), 1, CASE WHEN i <= 10 THEN now() END, CASE WHEN i <= 5 THEN now() END,
             'backlog',
             CASE i WHEN 6 THEN 'often' ELSE 'session ' || i END, '{}', CASE WHEN i <= 10 THEN 'cancel' END
         FROM generate_series(1, 1000) AS i;

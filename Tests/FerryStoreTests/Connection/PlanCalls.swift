@@ -553,9 +553,8 @@ struct PlanCall {
         writer(
             Statements.storeCookies,
             """
-            '{backlog,backlog}', '{session 15,session 16}',
-            ARRAY(SELECT created_at FROM session_configurations LIMIT 2), '{a,b}', '{NULL,c}', '{NULL,NULL}',
-            now()
+            '{backlog,backlog}', '{session 15,session 16}', '{2026-01-01,2026-01-01}', '{a,b}', '{NULL,c}',
+            '{NULL,NULL}', now()
             """),
     ]
 

@@ -160,7 +160,9 @@ struct StoredCookieTests {
         #expect(try connection.execute(plain).int64(0, 0) == 0)
         _ = try connection.execute(
             Statement(
-                "damage", "UPDATE cookies SET cookie = '\\x00' WHERE key = (SELECT min(key) FROM cookies)"))
+                "damage",
+                "UPDATE cookies SET cookie = '\\x00' WHERE key = (SELECT key FROM cookies ORDER BY 1 LIMIT 1)"
+            ))
         let other = try TestNode(database.url)
         defer { other.store.stop() }
         let sent = try #require(try sent(try self.attempt(other)))

@@ -81,7 +81,7 @@ struct RunningEditTests {
         #expect(waiting.failedAttemptCount == 0 && nextAttemptAt - waiting.createdAt >= 600)
         let second = try nextAttempt()
         #expect(second.number == 2 && second.delayedRedirect?.hop.url == "https://u:p@other.example/x")
-        #expect(second.delayedRedirect?.cookies.map(\.value) == ["b"])
+        #expect(second.delayedRedirect?.cookies.map(\.value) == [Array("b".utf8)])
         node.end(second, failure())
         try eventually("it waits") { try node.job(id).get().record.waitingFor == .retry }
         let third = try nextAttempt()

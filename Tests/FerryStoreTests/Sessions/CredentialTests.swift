@@ -99,6 +99,7 @@ struct CredentialTests {
         }
         try putSession(first)
         let cache = second.store.sessions.sessionCache
+        eventually("the other node knows the session") { cache.current.record("acme", "s") != nil }
         for password in ["one", "two", nil] {
             let known = cache.current.epoch
             if let password {

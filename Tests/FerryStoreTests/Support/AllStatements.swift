@@ -21,6 +21,8 @@ extension Statements {
         removeOldClaimQueues,
         // Connection
         notify, setShard, tryLock,
+        // Cookies
+        changedCookies, storeCookies,
         // Deliveries
         addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook, editWebhook,
         expireDeliveries, listDeliveries, listWebhooks, readReceiverQueues, pingWebhook, readDelivery,
@@ -73,8 +75,10 @@ extension Statements {
         cancelSessions, changedCredentials, changedSessions, countCredentials, deleteCredential,
         listCredentials, putCredential, readCredential, removeCredentials, countDefaultJobs, countSessionJobs,
         countSessions, deleteSession,
-        drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
-        putSession, readSession, readSessionEpoch,  // Submit
+        drainSessions, drainedSessions, endSessions,
+        flushSession, invalidateSession, listSessions, lockSessionEpoch,
+        putSession, readSession, readSessionEpoch,
+        // Submit
         addDependencies, addUploadJobs, keepSubmissionKeys, knownJobs, lockUniqueKeys, markRetried, readKeys,
         readUniqueJobs, submitJobs, submitKeyedJobs,
         // Waiting

@@ -2,7 +2,8 @@
 -- that were removed, or created anew, are left out.
 -- Locks: the rows of cookie_jars in the order of tenant and session, then the cookies.
 -- Arrays, one entry for each change: $1 tenants, $2 names of the sessions, $3 when these were created, $4
--- keys (Cookie.Key in the source), $5 sealed cookies, null: removed, $6 when they expire, null: never. $7 now.
+-- keys (Cookie.Key in the source), $5 sealed cookies, null: removed, $6 when they expire, null: never.
+-- $7 now.
 -- Returns tenant, name and new version of each session.
 WITH change AS MATERIALIZED (
     SELECT DISTINCT ON (x.tenant, x.session, x.key) x.tenant, x.session, sha256(x.key) AS key, x.cookie,

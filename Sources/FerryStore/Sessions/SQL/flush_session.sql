@@ -1,4 +1,5 @@
--- Makes later jobs of a session use new connections. Run after lock_session_epoch.sql in the same transaction.
+-- Makes later jobs of a session use new connections. Run after lock_session_epoch.sql in the same
+-- transaction.
 -- Locks: session_epoch, then the session's row.
 -- $1 tenant, $2 name, $3 now.
 -- Returns the session, columns as in changed_sessions.sql; no row if it is not configured.

@@ -34,7 +34,7 @@ import Testing
     private static let user = #""user":"user","password":"secret""#
     private static let basic = "Basic dXNlcjpzZWNyZXQ="
 
-    /// A server that demands Basic authentication of `user` below `/p/`, and of nobody elsewhere. Below
+    /// A server that demands Basic authentication of `user` below `/p/`, and none elsewhere. Below
     /// `/to/` it redirects to the rest of the path.
     private static func protected(
         _ challenge: String = #"Basic realm="files""#, accepts: String = basic

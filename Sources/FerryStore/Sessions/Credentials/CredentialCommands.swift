@@ -114,14 +114,6 @@ package final class CredentialCommands: Sendable {
         }
     }
 
-    /// Removes all credentials of a session. Replies with their number.
-    package func removeCredentials(of session: SessionKey, reply: @escaping Reply<Int>) {
-        let sessionLoader = sessionLoader
-        commands.perform("remove_credentials", reply) { connection throws(PostgresError) in
-            .success(try Self.removeAll(of: session, &connection, sessionLoader))
-        }
-    }
-
     /// Removes all credentials of a session, and reloads this node's sessions. Returns their number.
     static func removeAll(
         of session: SessionKey, _ connection: inout Connection, _ sessionLoader: SessionLoader

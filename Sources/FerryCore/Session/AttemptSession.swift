@@ -3,31 +3,26 @@
 public final class AttemptSession: Sendable {
     /// The cookies of the session.
     public let cookies: CookieStorage
-    /// The attempt uses no connection that was made before this time; `nil`: any.
-    public let flushedAt: Timestamp?
-    private let configuration: SessionConfiguration
+    private let record: SessionRecord
     /// URLSession's `httpShouldHandleCookies`.
     private let handlesCookies: Bool
     private let mainDocument: WebURL?
 
-    convenience init(_ record: SessionRecord, _ cookies: CookieStorage, _ spec: JobSpec) {
-        self.init(cookies, record.configuration, record.flushedAt, spec)
-    }
-
-    private init(
-        _ cookies: CookieStorage, _ configuration: SessionConfiguration, _ flushedAt: Timestamp?,
-        _ spec: JobSpec
-    ) {
+    init(_ record: SessionRecord, _ cookies: CookieStorage, _ spec: JobSpec) {
         self.cookies = cookies
-        self.configuration = configuration
-        self.flushedAt = flushedAt
+        self.record = record
         // Requests to object stores are signed, and need no cookies.
         handlesCookies = spec.request.handlesCookies && spec.storeObject == nil
         mainDocument = spec.request.mainDocument
     }
 
     /// Returns what the attempt uses with other fields of the job.
-    func with(_ spec: JobSpec) -> AttemptSession { AttemptSession(cookies, configuration, flushedAt, spec) }
+    func with(_ spec: JobSpec) -> AttemptSession { AttemptSession(record, cookies, spec) }
+
+    /// The attempt uses no connection that was made before this time; `nil`: any.
+    public var flushedAt: Timestamp? { record.flushedAt }
+
+    private var configuration: SessionConfiguration { record.configuration }
 
     /// Returns the value of `Cookie` for a request; `nil` if it has none.
     public func cookieField(for url: WebURL, at now: Timestamp) -> [UInt8]? {

@@ -34,12 +34,6 @@ public final class CookieStorages: Sendable {
         self.byteCountMax = byteCountMax
     }
 
-    /// Returns the storage of a session; `nil` if the session is not configured: its jobs keep cookies only
-    /// among their own requests.
-    public func storage(of key: SessionKey) -> CookieStorage? {
-        sessions.current.record(key.tenant, key.name).map { storage(of: $0) }
-    }
-
     /// Returns the storage of a configured session.
     public func storage(of record: SessionRecord) -> CookieStorage {
         state.withLock { state in
@@ -81,9 +75,6 @@ public final class CookieStorages: Sendable {
 
     /// Bytes of memory that the cookies of all sessions need, about.
     public var byteCount: Int { state.withLock { $0.byteCount } }
-
-    /// `true` if no change has to be written.
-    public var isWritten: Bool { unwritten.isEmpty }
 
     /// Returns the storages with changes, and what has changed in them. The caller writes it, then calls
     /// `confirm` or `putBack` of each storage.

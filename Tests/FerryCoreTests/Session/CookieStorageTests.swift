@@ -42,8 +42,6 @@ import Testing
     func identity() {
         let (storages, records) = Self.storages(1)
         #expect(storages.storage(of: records[0]) === storages.storage(of: records[0]))
-        #expect(storages.storage(of: records[0].key) === storages.storage(of: records[0]))
-        #expect(storages.storage(of: SessionKey(tenant: "acme", name: "implicit")) == nil)
         let again = Self.record("0", createdAt: Self.now + 1)
         #expect(storages.storage(of: again) !== storages.storage(of: records[0]))
     }
@@ -52,9 +50,8 @@ import Testing
     func changes() throws {
         let (storages, records) = Self.storages(2)
         let storage = storages.storage(of: records[0])
-        #expect(storages.isWritten && storages.takeChanges().isEmpty)
+        #expect(storages.takeChanges().isEmpty)
         storage.take([Array("a=1".utf8)], try Self.context())
-        #expect(!storages.isWritten)
         let taken = storages.takeChanges()
         #expect(taken.count == 1 && taken[0].changes.count == 1 && storages.takeChanges().isEmpty)
         storage.putBack(taken[0].changes)
@@ -62,7 +59,7 @@ import Testing
         let again = storages.takeChanges()
         #expect(again.count == 1 && again[0].changes.count == 2)
         storage.confirm(again[0].changes, version: 1)
-        #expect(storages.isWritten && storage.version == 1)
+        #expect(storages.takeChanges().isEmpty && storage.version == 1)
     }
 
     @Test("a version that was read in between is read again if it may have replaced what was being written")
